@@ -1,0 +1,164 @@
+"""Group a few clients and decide how many groups there are; one is an answer.
+
+Every clusterer returns a `Clustering` whose labels number the groups by their first member, so the
+result does not depend on the inner numbering of a library.
+
+Examples
+--------
+>>> distances = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0.0]])
+>>> average_linkage(distances).labels
+(0, 0, 1, 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import cut_tree, linkage
+from scipy.spatial.distance import squareform
+from sklearn.cluster import KMeans
+from sklearn.metrics import silhouette_score
+from threadpoolctl import threadpool_limits
+
+__all__ = [
+    "Clustering",
+    "average_linkage",
+    "fixed_kmeans",
+    "one_each",
+    "silhouette_kmeans",
+]
+
+TIE = 1e-9
+"""Silhouettes closer than this are equal; then the smaller number of groups wins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """Groups, and how clearly they stand apart.
+
+    Parameters
+    ----------
+    labels : tuple of int
+        Group of every row; groups are numbered by their first member.
+    silhouette : float or None
+        Of the best split with two or more groups, also where it was refused; None where it is not
+        defined (fewer than three rows) or was not asked for.
+    """
+
+    labels: tuple[int, ...]
+    silhouette: float | None = None
+
+
+def average_linkage(
+    distances: NDArray[np.float64],
+    *,
+    max_groups: int = 6,
+    silhouette_floor: float = 0.25,
+    silhouette_floor_three: float = 0.20,
+    pair_threshold: float = 0.40,
+) -> Clustering:
+    """Cluster by average linkage (UPGMA), the number of groups by silhouette.
+
+    Parameters
+    ----------
+    distances : ndarray of shape (n, n)
+        Cosine distances in [0, 2], zero diagonal. Not modified.
+    max_groups : int >= 1
+    silhouette_floor : float in [-1, 1]
+        Below it everybody is one group: on noise, too, some split is the best one.
+    silhouette_floor_three : float in [-1, 1]
+        The same for n = 3, where only one number of groups can be scored.
+    pair_threshold : float in [-1, 1]
+        For n = 2, where a silhouette is not defined: the two stay together if their cosine is at
+        least this.
+
+    Returns
+    -------
+    Clustering
+        Empty for n = 0.
+
+    Notes
+    -----
+    The largest mean silhouette over 2 ... min(max_groups, n - 1) groups wins. Floors and pair
+    threshold were calibrated on small networks; calibrate them anew for another kind of model.
+    """
+    n = distances.shape[0]
+    if n < 2:
+        return Clustering((0,) * n)
+    if n == 2:
+        together = distances[0, 1] <= 1 - pair_threshold + TIE
+        return Clustering((0, 0) if together or max_groups < 2 else (0, 1))
+    tree = linkage(squareform(distances, checks=False), method="average")
+    candidates = [
+        _ordered(cut_tree(tree, n_clusters=k).ravel()) for k in range(2, min(max_groups, n - 1) + 1)
+    ]
+    floor = silhouette_floor_three if n == 3 else silhouette_floor
+    return _best(candidates, distances, floor, metric="precomputed")
+
+
+def silhouette_kmeans(
+    points: NDArray[np.float64],
+    *,
+    seed: int,
+    max_groups: int = 10,
+    silhouette_floor: float = 0.25,
+) -> Clustering:
+    """Cluster points by k-means, the number of groups by silhouette; n <= 2 is one group.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, n_components)
+    seed : int in [0, 2**32)
+    max_groups : int >= 1
+    silhouette_floor : float in [-1, 1]
+        Below it everybody is one group.
+    """
+    n = points.shape[0]
+    if n <= 2:
+        return Clustering((0,) * n)
+    n_distinct = len(np.unique(points, axis=0))
+    candidates = [
+        _kmeans(points, k, seed) for k in range(2, min(max_groups, n - 1, n_distinct) + 1)
+    ]
+    return _best(candidates, points, silhouette_floor, metric="euclidean")
+
+
+def fixed_kmeans(points: NDArray[np.float64], *, seed: int, n_groups: int = 2) -> Clustering:
+    """Cluster points into a given number of groups, or as many as there are distinct points."""
+    if points.shape[0] == 0:
+        return Clustering(())
+    n_distinct = len(np.unique(points, axis=0))
+    return Clustering(_kmeans(points, min(n_groups, n_distinct), seed))
+
+
+def one_each(n: int) -> Clustering:
+    """Put every row in a group of its own."""
+    return Clustering(tuple(range(n)))
+
+
+def _kmeans(points: NDArray[np.float64], n_groups: int, seed: int) -> tuple[int, ...]:
+    with threadpool_limits(limits=1):
+        model = KMeans(n_clusters=n_groups, n_init=10, random_state=seed)
+        return _ordered(model.fit_predict(points))
+
+
+def _best(
+    candidates: Sequence[tuple[int, ...]], data: NDArray[np.float64], floor: float, *, metric: str
+) -> Clustering:
+    one_group = (0,) * data.shape[0]
+    best, best_score = one_group, None
+    for labels in candidates:
+        score = float(silhouette_score(data, np.array(labels), metric=metric))
+        if best_score is None or score > best_score + TIE:
+            best, best_score = labels, score
+    if best_score is None or best_score < floor:
+        return Clustering(one_group, best_score)
+    return Clustering(best, best_score)
+
+
+def _ordered(labels: NDArray[np.integer]) -> tuple[int, ...]:
+    number: dict[int, int] = {}
+    return tuple(number.setdefault(int(label), len(number)) for label in labels)

@@ -1,0 +1,149 @@
+"""What a cohorting method gets and returns.
+
+A method is a function of a `CohortingUnit` and the measured movements of its clients that returns a
+`Clustering`. Measuring, recall and evidence are the same for all (`clma.cohorting.form`).
+
+To add one: a file in this folder with such a function, a name in `CohortingConfig.method`, a line
+in `METHODS` of `clma.cohorting.form`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clma.cohorting.clustering import Clustering
+from clma.config import CohortingConfig
+from clma.parameters.moves import Movements
+from clma.parameters.tensor_file import TensorFile
+from clma.records import ArtifactRef, CohortingRow
+
+__all__ = [
+    "Candidate",
+    "CohortingUnit",
+    "Evidence",
+    "Group",
+    "GroupFunction",
+    "Grouping",
+    "OpenTensors",
+    "UnitMember",
+]
+
+OpenTensors = Callable[[ArtifactRef], TensorFile]
+"""Opens a stored tensor file; the only way in which a method reaches storage."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitMember:
+    """One quarantined client.
+
+    Parameters
+    ----------
+    client_id, origin_cohort : str
+    tensors : ArtifactRef
+        The weights it returned.
+    n_examples : int, >= 0
+    barred_cohort : str or None
+        The cohort it left so recently that it is not recalled there.
+    """
+
+    client_id: str
+    origin_cohort: str
+    tensors: ArtifactRef
+    n_examples: int
+    barred_cohort: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A cohort that a group may be recalled to."""
+
+    cohort_id: str
+    model: ArtifactRef
+
+
+@dataclass(frozen=True, slots=True)
+class CohortingUnit:
+    """Quarantined clients that are compared with each other: one origin, one reference.
+
+    Parameters
+    ----------
+    unit_id : str
+        The origin cohort, or ``pool``.
+    round_num : int
+    members : tuple of UnitMember
+        Sorted by client id.
+    reference : ArtifactRef
+        The model that movements are measured from.
+    candidates : tuple of Candidate
+        In the order of their birth; empty where recall is off.
+    seed : int
+        For methods that draw.
+    """
+
+    unit_id: str
+    round_num: int
+    members: tuple[UnitMember, ...]
+    reference: ArtifactRef
+    candidates: tuple[Candidate, ...]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Measurements of a unit; rows follow its members, then its candidates.
+
+    Parameters
+    ----------
+    movements : Movements
+        Measured from the reference, n_members + n_candidates rows.
+    distances : ndarray of shape (n_members, n_members)
+        Cosine distances.
+    ks_statistics : ndarray of shape (n_members,), in [-1, 1]
+    raw_gram : ndarray of shape (n_members, n_members) or None
+        Inner products of the weights themselves, where a method asks for them.
+    """
+
+    movements: Movements
+    distances: NDArray[np.float64]
+    ks_statistics: NDArray[np.float64]
+    raw_gram: NDArray[np.float64] | None = None
+
+
+GroupFunction = Callable[[CohortingUnit, Evidence, CohortingConfig], Clustering]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Clients that drifted alike, and the known cohort they belong to, if there is one."""
+
+    members: tuple[str, ...]
+    recall_cohort: str | None = None
+    recall_score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What a unit came to.
+
+    Parameters
+    ----------
+    unit_id : str
+    reference : ArtifactRef
+        As in the unit; a new cohort remembers it.
+    groups : tuple of Group
+        Ordered by smallest member id.
+    still : tuple of client id
+        Clients that flagged and did not move; they stay where they are.
+    rows : tuple of CohortingRow
+        Evidence, one row a member, sorted by client id.
+    """
+
+    unit_id: str
+    reference: ArtifactRef
+    groups: tuple[Group, ...]
+    still: tuple[str, ...]
+    rows: tuple[CohortingRow, ...]

@@ -1,0 +1,207 @@
+"""Form groups of quarantined clients, with the evidence for every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clma.cohorting.algorithm3 import group_by_signed_ks
+from clma.cohorting.clustering import Clustering
+from clma.cohorting.contract import (
+    CohortingUnit,
+    Evidence,
+    Group,
+    GroupFunction,
+    Grouping,
+    OpenTensors,
+)
+from clma.cohorting.cosine import group_by_direction
+from clma.cohorting.recall import recall_scores
+from clma.cohorting.signed_ks import signed_ks_of_rows
+from clma.cohorting.singletons import group_one_each
+from clma.config import CohortingConfig
+from clma.parameters.moves import (
+    STILL,
+    cosine_distances,
+    flat_vector,
+    measure_movements,
+    signed_means,
+)
+from clma.parameters.selectors import make_selector
+from clma.records import CohortingRow
+
+__all__ = ["METHODS", "form_groups", "measure_unit"]
+
+METHODS: Mapping[str, GroupFunction] = {
+    "cosine": group_by_direction,
+    "signed_ks": group_by_signed_ks,
+    "singletons": group_one_each,
+}
+
+EVIDENCE_DIGITS = 9
+"""Decimals of recorded evidence: what lies beyond depends on the machine's BLAS."""
+
+N_NEAREST = 3
+
+
+def measure_unit(
+    unit: CohortingUnit, open_tensors: OpenTensors, config: CohortingConfig
+) -> Evidence:
+    """Measure how a unit's clients moved.
+
+    Parameters
+    ----------
+    unit : CohortingUnit
+    open_tensors : callable
+        Opens a stored file; every file is closed again.
+    config : CohortingConfig
+    """
+    n = len(unit.members)
+    with ExitStack() as stack:
+        reference = stack.enter_context(open_tensors(unit.reference))
+        refs = [m.tensors for m in unit.members] + [c.model for c in unit.candidates]
+        files = [stack.enter_context(open_tensors(ref)) for ref in refs]
+        names = make_selector(config)(reference.specs)
+        movements = measure_movements(files, reference, names)
+        statistics = signed_ks_of_rows(
+            [flat_vector(file, names) for file in files[:n]], flat_vector(reference, names)
+        )
+        raw = measure_movements(files[:n], None, names).gram if _needs_raw(config) else None
+    distances = cosine_distances(movements.gram[:n, :n])
+    return Evidence(movements, distances, np.array(statistics), raw)
+
+
+def form_groups(
+    unit: CohortingUnit, open_tensors: OpenTensors, config: CohortingConfig
+) -> Grouping:
+    """Group a unit's clients and look for known cohorts that the groups belong to.
+
+    Parameters
+    ----------
+    unit : CohortingUnit
+    open_tensors : callable
+    config : CohortingConfig
+
+    Returns
+    -------
+    Grouping
+        Equal for equal input: nothing in it depends on the order of arrival, on threads or on time.
+
+    Notes
+    -----
+    A client whose update is shorter than 1e-12 flagged without moving: it is compared with nobody
+    and stays in its cohort.
+    """
+    evidence = measure_unit(unit, open_tensors, config)
+    moved = np.flatnonzero(evidence.movements.norms[: len(unit.members)] >= STILL)
+    clustering = _cluster(unit, evidence, config, moved)
+    rows_of_groups = [
+        [int(row) for row, label in zip(moved, clustering.labels, strict=True) if label == g]
+        for g in range(max(clustering.labels, default=-1) + 1)
+    ]
+    groups = tuple(_recall(unit, evidence, config, rows) for rows in rows_of_groups)
+    still = tuple(m.client_id for i, m in enumerate(unit.members) if i not in set(moved))
+    return Grouping(
+        unit_id=unit.unit_id,
+        reference=unit.reference,
+        groups=groups,
+        still=still,
+        rows=_evidence_rows(unit, evidence, clustering, groups, moved),
+    )
+
+
+def _needs_raw(config: CohortingConfig) -> bool:
+    return config.method == "signed_ks"
+
+
+def _cluster(
+    unit: CohortingUnit, evidence: Evidence, config: CohortingConfig, moved: NDArray[np.intp]
+) -> Clustering:
+    if moved.size == 0:
+        return Clustering(())
+    part = CohortingUnit(
+        unit.unit_id,
+        unit.round_num,
+        tuple(unit.members[i] for i in moved),
+        unit.reference,
+        unit.candidates,
+        unit.seed,
+    )
+    square = np.ix_(moved, moved)
+    seen = Evidence(
+        evidence.movements,
+        evidence.distances[square],
+        evidence.ks_statistics[moved],
+        None if evidence.raw_gram is None else evidence.raw_gram[square],
+    )
+    return METHODS[config.method](part, seen, config)
+
+
+def _recall(
+    unit: CohortingUnit, evidence: Evidence, config: CohortingConfig, rows: Sequence[int]
+) -> Group:
+    members = [unit.members[i] for i in rows]
+    ids = tuple(m.client_id for m in members)
+    open_to = [
+        index
+        for index, candidate in enumerate(unit.candidates)
+        if not all(m.barred_cohort == candidate.cohort_id for m in members)
+    ]
+    if not open_to:
+        return Group(ids)
+    columns = [len(unit.members) + index for index in open_to]
+    scores = recall_scores(evidence.movements.gram, rows, columns)
+    if np.isnan(scores).all():
+        return Group(ids)
+    best = int(np.nanargmax(scores))  # the older cohort on ties
+    score = float(scores[best])
+    cohort_id = unit.candidates[open_to[best]].cohort_id
+    return Group(ids, cohort_id if score >= config.recall_threshold else None, score)
+
+
+def _evidence_rows(
+    unit: CohortingUnit,
+    evidence: Evidence,
+    clustering: Clustering,
+    groups: Sequence[Group],
+    moved: NDArray[np.intp],
+) -> tuple[CohortingRow, ...]:
+    directions = signed_means(evidence.movements)
+    label_of = {int(row): label for row, label in zip(moved, clustering.labels, strict=True)}
+    rows = []
+    for index, member in enumerate(unit.members):
+        label = label_of.get(index, -1)
+        group = groups[label] if label >= 0 else Group((member.client_id,))
+        recalled = group.recall_cohort is not None
+        rows.append(
+            CohortingRow(
+                client_id=member.client_id,
+                origin_cohort=member.origin_cohort,
+                ks_statistic=_rounded(float(evidence.ks_statistics[index])),
+                direction=directions[index] if label >= 0 else "none",
+                group=label,
+                silhouette=_rounded(clustering.silhouette),
+                recall_cohort=group.recall_cohort,
+                recall_score=_rounded(group.recall_score),
+                decision="kept" if label < 0 else "recalled" if recalled else "created",
+                nearest=_nearest(unit, evidence.distances, index),
+                top_layers=tuple(
+                    (name, round(share, EVIDENCE_DIGITS))
+                    for name, share in evidence.movements.top_layers(index)
+                ),
+            )
+        )
+    return tuple(rows)
+
+
+def _nearest(unit: CohortingUnit, distances: NDArray[np.float64], index: int) -> tuple[str, ...]:
+    others = [i for i in range(len(unit.members)) if i != index]
+    others.sort(key=lambda i: (round(float(distances[index, i]), EVIDENCE_DIGITS), i))
+    return tuple(unit.members[i].client_id for i in others[:N_NEAREST])
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, EVIDENCE_DIGITS)

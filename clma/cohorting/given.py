@@ -1,0 +1,103 @@
+"""Known cohorts: the operator's schedule says who belongs together from which round on.
+
+The yardstick of every comparison (`oracle`: the schedule is the simulation's truth), and the way to
+run a fleet whose cohorts are known. The moves are made when a round opens, so clients train on
+their cohort's model from its first round on; a new cohort starts from the model of the cohort that
+its smallest member comes from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from clma.config import FederationConfig
+from clma.errors import InvalidConfigError
+from clma.records import (
+    ClientStatus,
+    Cohort,
+    CohortStatus,
+    FederationState,
+)
+
+__all__ = ["given_moves"]
+
+
+def given_moves(
+    state: FederationState, config: FederationConfig, round_num: int
+) -> FederationState:
+    """Return the state with every client in the cohort that the schedule gives for a round.
+
+    Parameters
+    ----------
+    state : FederationState
+        After the last commit. Not modified.
+    config : FederationConfig
+        With ``cohorting.method = "given"``; with any other method the state comes back as it is.
+    round_num : int >= 1
+        The round about to open.
+
+    Raises
+    ------
+    InvalidConfigError
+        If the schedule leaves out a registered client.
+
+    Notes
+    -----
+    Labels become cohorts in the order in which the schedule first names them (by name within one
+    entry): the first is the root ``c0``.
+    """
+    entries = [e for e in config.cohorting.schedule if e.from_round <= round_num]
+    if config.cohorting.method != "given" or not entries:
+        return state
+    cohort_of = _cohort_names(config)
+    labels = entries[-1].labels
+    cohorts = dict(state.cohorts)
+    clients = dict(state.clients)
+    for client_id, client in sorted(clients.items()):
+        if client.status is ClientStatus.FORGOTTEN:
+            continue
+        if client_id not in labels:
+            raise InvalidConfigError(
+                f"client {client_id!r}: cohorting.schedule has no label from round "
+                f"{entries[-1].from_round} on"
+            )
+        target = cohort_of[labels[client_id]]
+        parent = cohorts[client.cohort_id]
+        if target not in cohorts:
+            cohorts[target] = Cohort(
+                cohort_id=target,
+                parent=parent.cohort_id,
+                born_round=round_num,
+                model_digest=parent.model_digest,
+                origin_digest=parent.model_digest,
+            )
+        if target != client.cohort_id:
+            clients[client_id] = dataclasses.replace(
+                client,
+                cohort_id=target,
+                serving_digest=cohorts[target].model_digest,
+                serving_since=round_num,
+                moved_round=round_num,
+                origin_cohort=client.cohort_id,
+            )
+    moved = dataclasses.replace(state, clients=clients, cohorts=cohorts)
+    return dataclasses.replace(moved, cohorts=_rest_or_wake(cohorts, moved))
+
+
+def _cohort_names(config: FederationConfig) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for entry in config.cohorting.schedule:
+        for label in sorted(set(entry.labels.values())):
+            names.setdefault(label, f"c{len(names)}")
+    return names
+
+
+def _rest_or_wake(cohorts: Mapping[str, Cohort], state: FederationState) -> dict[str, Cohort]:
+    return {
+        cohort_id: dataclasses.replace(
+            cohort,
+            status=CohortStatus.ACTIVE if state.members(cohort_id) else CohortStatus.DORMANT,
+        )
+        for cohort_id, cohort in cohorts.items()
+    }

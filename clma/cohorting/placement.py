@@ -1,0 +1,159 @@
+"""Turn groups into cohorts: recalled, created or held, with names that do not depend on order."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from clma.cohorting.contract import Group, Grouping
+from clma.config import FederationConfig
+from clma.drift.quarantine import Triage
+from clma.records import (
+    CohortingRow,
+    FederationState,
+    SealedRound,
+    SealedUpdate,
+    cohort_number,
+)
+
+__all__ = ["AggregationJob", "Placement", "place_groups"]
+
+
+@dataclass(frozen=True, slots=True)
+class AggregationJob:
+    """One cohort's model to make.
+
+    Parameters
+    ----------
+    cohort_id : str
+    voters : tuple of SealedUpdate
+        Sorted by client id, at least one.
+    parent : str or None
+        Origin cohort of a new one; None for a cohort that exists.
+    reference_digest : str or None
+        Of a new cohort: the model its members had been sent.
+    """
+
+    cohort_id: str
+    voters: tuple[SealedUpdate, ...]
+    parent: str | None = None
+    reference_digest: str | None = None
+
+    @property
+    def n_examples(self) -> int:
+        """Examples behind all voters."""
+        return sum(u.n_examples for u in self.voters)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where everybody goes, and which models are to be made.
+
+    Parameters
+    ----------
+    moves : mapping of client id to cohort id
+        Clients whose cohort changes.
+    held : tuple of client id
+        Quarantined without a cohort; they keep the last good model.
+    jobs : tuple of AggregationJob
+        By number of the cohort.
+    too_few : mapping of cohort id to str
+        Cohorts that voted and still keep their model, and why.
+    rows : tuple of CohortingRow
+        Final evidence, sorted by client id.
+    """
+
+    moves: Mapping[str, str]
+    held: tuple[str, ...]
+    jobs: tuple[AggregationJob, ...]
+    too_few: Mapping[str, str]
+    rows: tuple[CohortingRow, ...]
+
+
+def place_groups(
+    state: FederationState,
+    sealed: SealedRound,
+    triage: Triage,
+    groupings: Sequence[Grouping],
+    config: FederationConfig,
+) -> Placement:
+    """Decide the cohorts of a round.
+
+    Parameters
+    ----------
+    state : FederationState
+        Before the round.
+    sealed : SealedRound
+    triage : Triage
+    groupings : sequence of Grouping
+        One a unit, in any order.
+    config : FederationConfig
+
+    Notes
+    -----
+    Names of new cohorts follow the smallest member of each group, over all units. A group without a
+    single example, or smaller than the cohort quorum, is held in quarantine: it gets no model, and
+    loses none. A recalled group's updates are not averaged into the cohort it joins: they were
+    trained from another start.
+    """
+    updates = {u.client_id: u for u in sealed.updates}
+    jobs: list[AggregationJob] = []
+    too_few: dict[str, str] = {}
+    for cohort_id, voters in triage.voters.items():
+        job = AggregationJob(cohort_id, tuple(updates[v] for v in voters))
+        reason = _why_not(job, config)
+        if reason is None:
+            jobs.append(job)
+        else:
+            too_few[cohort_id] = reason
+    moves = dict(triage.returning)
+    held: list[str] = []
+    n_known = 1 + max(cohort_number(c) for c in state.cohorts)
+    for grouping, group in _ordered(groupings):
+        if group.recall_cohort is not None:
+            moves.update(dict.fromkeys(group.members, group.recall_cohort))
+            continue
+        job = AggregationJob(
+            cohort_id=f"c{n_known}",
+            voters=tuple(updates[m] for m in sorted(group.members)),
+            parent=state.clients[min(group.members)].cohort_id,
+            reference_digest=grouping.reference.sha256,
+        )
+        if _why_not(job, config) is not None:
+            held.extend(group.members)
+            continue
+        jobs.append(job)
+        moves.update(dict.fromkeys(group.members, job.cohort_id))
+        n_known += 1
+    return Placement(
+        moves=dict(sorted(moves.items())),
+        held=tuple(sorted(held)),
+        jobs=tuple(sorted(jobs, key=lambda j: cohort_number(j.cohort_id))),
+        too_few=too_few,
+        rows=_final_rows(groupings, held),
+    )
+
+
+def _ordered(groupings: Sequence[Grouping]) -> list[tuple[Grouping, Group]]:
+    pairs = [(grouping, group) for grouping in groupings for group in grouping.groups]
+    return sorted(pairs, key=lambda pair: min(pair[1].members))
+
+
+def _why_not(job: AggregationJob, config: FederationConfig) -> str | None:
+    if len(job.voters) < config.round.cohort_quorum:
+        return f"{len(job.voters)} updates, round.cohort_quorum is {config.round.cohort_quorum}"
+    if config.aggregation.weight == "examples" and job.n_examples == 0:
+        return f"NO_WEIGHT: {len(job.voters)} updates with 0 examples together"
+    return None
+
+
+def _final_rows(groupings: Sequence[Grouping], held: Sequence[str]) -> tuple[CohortingRow, ...]:
+    rows = [row for grouping in groupings for row in grouping.rows]
+    out = set(held)
+    return tuple(
+        sorted(
+            (dataclasses.replace(r, decision="held") if r.client_id in out else r for r in rows),
+            key=lambda row: row.client_id,
+        )
+    )

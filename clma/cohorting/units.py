@@ -1,0 +1,111 @@
+"""Cut the quarantine into units that can be compared: one origin, one reference.
+
+Two clients that started from different models differ by that alone; their movements are compared
+only within one origin cohort (`reference = "sent"`). Algorithm 1 as listed compares everybody with
+one average instead (`reference = "consensus"`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from clma.cohorting.contract import Candidate, CohortingUnit, UnitMember
+from clma.config import FederationConfig
+from clma.drift.quarantine import Triage
+from clma.records import (
+    ROOT_COHORT,
+    ClientState,
+    CohortStatus,
+    FederationState,
+    SealedRound,
+    SealedUpdate,
+    cohort_number,
+    model_ref,
+)
+
+__all__ = ["cohorting_units"]
+
+
+def cohorting_units(
+    state: FederationState, sealed: SealedRound, triage: Triage, config: FederationConfig
+) -> tuple[CohortingUnit, ...]:
+    """Return the units of a round's quarantine, by origin cohort and then by reference.
+
+    Parameters
+    ----------
+    state : FederationState
+        Before the round.
+    sealed : SealedRound
+    triage : Triage
+    config : FederationConfig
+    """
+    updates = {u.client_id: u for u in sealed.updates}
+    pools: dict[tuple[int, str], list[UnitMember]] = {}
+    for client_id in triage.quarantined:
+        client, update = state.clients[client_id], updates[client_id]
+        pools.setdefault(_pool(client, update, state, config), []).append(
+            UnitMember(
+                client_id,
+                client.cohort_id,
+                update.tensors,
+                update.n_examples,
+                _barred(client, state.round_num, config),
+            )
+        )
+    units = []
+    for (number, reference), members in sorted(pools.items()):
+        origin = f"c{number}" if number >= 0 else None
+        units.append(
+            CohortingUnit(
+                unit_id=_unit_id(origin, reference, pools),
+                round_num=state.round_num,
+                members=tuple(sorted(members, key=lambda m: m.client_id)),
+                reference=model_ref(reference),
+                candidates=_candidates(state, origin, config),
+                seed=_seed(config, state.round_num, origin),
+            )
+        )
+    return tuple(units)
+
+
+def _pool(
+    client: ClientState, update: SealedUpdate, state: FederationState, config: FederationConfig
+) -> tuple[int, str]:
+    if config.cohorting.reference == "consensus":
+        root = state.cohorts[ROOT_COHORT].model_digest
+        return -1, state.consensus_digest or root
+    return cohort_number(client.cohort_id), update.base_digest
+
+
+def _unit_id(
+    origin: str | None, reference: str, pools: dict[tuple[int, str], list[UnitMember]]
+) -> str:
+    if origin is None:
+        return "pool"
+    # A client held in quarantine still trains on an older model than the rest of its cohort.
+    alone = sum(f"c{number}" == origin for number, _ in pools) == 1
+    return origin if alone else f"{origin}-{reference[:12]}"
+
+
+def _barred(client: ClientState, round_num: int, config: FederationConfig) -> str | None:
+    if client.moved_round is None or client.origin_cohort is None:
+        return None
+    recent = round_num - client.moved_round < config.cohorting.recall_cooldown
+    return client.origin_cohort if recent else None
+
+
+def _candidates(
+    state: FederationState, origin: str | None, config: FederationConfig
+) -> tuple[Candidate, ...]:
+    if not config.cohorting.recall or origin is None:
+        return ()
+    return tuple(
+        Candidate(c.cohort_id, model_ref(c.model_digest))
+        for c in state.cohorts.values()
+        if c.cohort_id != origin and c.status is not CohortStatus.MERGED
+    )
+
+
+def _seed(config: FederationConfig, round_num: int, origin: str | None) -> int:
+    text = f"{config.federation}/{config.seed}/{round_num}/{origin or 'pool'}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")

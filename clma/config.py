@@ -1,0 +1,344 @@
+"""``federation.toml`` as pydantic models: every setting, its default, its range.
+
+A preset is a named set of the same settings (`PRESETS`), so ``clma init --preset clma-literal``
+writes a file in which every choice can be read and changed. Unknown keys are refused: a misspelt
+threshold must not silently be the default.
+
+Examples
+--------
+>>> config = preset_config("north-sea", "clma")
+>>> config.cohorting.recall_threshold
+0.4
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from clma.errors import InvalidConfigError
+
+__all__ = [
+    "PRESETS",
+    "AggregationConfig",
+    "CohortingConfig",
+    "DriftConfig",
+    "FederationConfig",
+    "PrivacyConfig",
+    "RoundConfig",
+    "config_digest",
+    "parse_config",
+    "preset_config",
+    "render_config",
+]
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Share = Literal["weights", "flag", "examples", "loss", "loss_vector", "signature", "choice"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class RoundConfig(_Section):
+    """When a round is due and how many clients it needs."""
+
+    hours_open: Annotated[float, Field(gt=0, le=24 * 31)] = 20.0
+    """Hours from opening to the deadline."""
+    quorum: Annotated[int, Field(ge=1)] = 1
+    """Fewest accepted updates; with less the round is held."""
+    cohort_quorum: Annotated[int, Field(ge=1)] = 1
+    """Fewest voting members of a cohort; with less that cohort keeps its model."""
+
+
+class DriftConfig(_Section):
+    """The client's drift detector (algorithms: 7.2; Algorithm 2 for `loss_threshold`)."""
+
+    detector: Literal["anchored", "loss_threshold"] = "anchored"
+    loss_point: Literal["before", "after"] = "before"
+    """Loss of the received model on fresh data before training, or of the trained one after it."""
+    gamma: Annotated[float, Field(gt=0)] = 0.1
+    """`loss_threshold`: absolute rise of the loss, in its own units."""
+    patience: Annotated[int, Field(ge=1)] = 1
+    """`loss_threshold`: rounds in a row above the last quiet loss."""
+    anchor_fraction: Annotated[float, Field(ge=0)] = 0.05
+    """`anchored`: a, share of the first recorded loss."""
+    relative_rise: Annotated[float, Field(ge=0)] = 0.25
+    """`anchored`: rho, share of the previous loss."""
+    z_score: Annotated[float, Field(ge=0)] = 3.0
+    """`anchored`: z, standard errors of the difference of two mean losses; 0 switches it off."""
+    creep: bool = False
+    """`anchored`: also flag a slow rise over the lowest of the last five losses."""
+    confirm: bool = True
+    """A moved client says next round whether its origin's model is still bad; if not, home it goes."""
+
+
+class CohortingConfig(_Section):
+    """How quarantined clients become cohorts (algorithms: 1.4, 7.3 to 7.5)."""
+
+    method: Literal["cosine", "signed_ks", "single", "singletons", "given"] = "cosine"
+    """`cosine`: directions of updates; `signed_ks`: Algorithm 3; `single`: one cohort, flags are
+    ignored (FedAvg); `singletons`: one cohort per drifted client; `given`: `schedule` decides."""
+    selector: Literal["default", "all", "last_layers", "name_filter"] = "default"
+    include: tuple[str, ...] = ()
+    """`name_filter`: glob patterns of tensor names to use; empty means all."""
+    exclude: tuple[str, ...] = ()
+    """`name_filter` and `default`: glob patterns of tensor names to leave out."""
+    last_layers: Annotated[int, Field(ge=1)] = 1
+    layer_order: tuple[str, ...] = ()
+    """`last_layers`: layer names, first to last; a safetensors file does not keep their order."""
+    reference: Literal["sent", "consensus"] = "sent"
+    """`sent`: the model that the client was sent, groups within one origin cohort; `consensus`:
+    last round's average over all accepted updates, one pool (Algorithm 1 as listed)."""
+    max_groups: Annotated[int, Field(ge=1)] = 6
+    pair_threshold: Annotated[float, Field(ge=-1, le=1)] = 0.40
+    """Two clients stay together from this cosine on."""
+    silhouette_floor: Annotated[float, Field(ge=-1, le=1)] = 0.25
+    """Below it everybody is one group (n >= 4)."""
+    silhouette_floor_three: Annotated[float, Field(ge=-1, le=1)] = 0.20
+    """The same for n = 3."""
+    center: bool = True
+    """`signed_ks`: centre before the projection."""
+    variance_kept: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """`signed_ks`: share of the eigenvalue sum that the kept components reach."""
+    clusterer: Literal["silhouette_kmeans", "fixed_kmeans"] = "silhouette_kmeans"
+    """`signed_ks`: how the projected points are grouped."""
+    fixed_k: Annotated[int, Field(ge=1)] = 2
+    """`fixed_kmeans`: groups per side."""
+    recall: bool = True
+    """Join a known cohort that the movement points to, instead of founding one."""
+    recall_threshold: Annotated[float, Field(ge=-1, le=1)] = 0.40
+    recall_cooldown: Annotated[int, Field(ge=0)] = 2
+    """Rounds in which a client is not recalled to the cohort it just left."""
+    schedule: tuple[GivenCohorts, ...] = ()
+    """`given`: from which round on which client belongs to which label."""
+
+    @model_validator(mode="after")
+    def _check_schedule(self) -> CohortingConfig:
+        if (self.method == "given") != bool(self.schedule):
+            raise ValueError("cohorting.schedule and method = 'given' go together")
+        rounds = [entry.from_round for entry in self.schedule]
+        if rounds != sorted(set(rounds)):
+            raise ValueError(f"cohorting.schedule must have rising rounds, got {rounds}")
+        return self
+
+
+class GivenCohorts(_Section):
+    """Known cohorts from one round on: client id to a label of the operator's choice."""
+
+    from_round: Annotated[int, Field(ge=1)]
+    labels: dict[str, str]
+
+
+class AggregationConfig(_Section):
+    """How a cohort's model is made from its members' updates."""
+
+    method: Literal["weighted_mean"] = "weighted_mean"
+    weight: Literal["examples", "equal"] = "examples"
+
+
+class PrivacyConfig(_Section):
+    """What may leave a client. `flag` covers the drift flag and the confirm bit."""
+
+    share: tuple[Share, ...] = ("weights", "flag", "examples")
+
+
+class FederationConfig(_Section):
+    """One federation, as its operator wrote it."""
+
+    federation: Annotated[str, Field(pattern=NAME_PATTERN)]
+    preset: str = "clma"
+    """Where the settings started from; for people, it decides nothing."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Part of every seeded generator, with the federation's name and the round."""
+    model_factory: Annotated[str, Field(pattern=r"^([A-Za-z_][\w.]*:[A-Za-z_]\w*)?$")] = ""
+    """`package.module:factory` that turns published weights into something that predicts."""
+    model_arguments: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    """Keyword arguments of the factory."""
+    round: RoundConfig = RoundConfig()
+    drift: DriftConfig = DriftConfig()
+    cohorting: CohortingConfig = CohortingConfig()
+    aggregation: AggregationConfig = AggregationConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+
+    @model_validator(mode="after")
+    def _check_policy(self) -> FederationConfig:
+        needs = {"weights", "examples"}
+        if self.cohorting.method not in {"single", "given"}:
+            needs.add("flag")
+        missing = sorted(needs - set(self.privacy.share))
+        if missing:
+            raise ValueError(
+                f"method {self.cohorting.method!r} needs {missing}, "
+                f"privacy.share names only {list(self.privacy.share)}"
+            )
+        return self
+
+
+CohortingConfig.model_rebuild()
+FederationConfig.model_rebuild()
+
+_LITERAL_DRIFT = {
+    "detector": "loss_threshold",
+    "loss_point": "after",
+    "gamma": 0.1,
+    "confirm": False,
+}
+
+PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    # algorithms, section 10
+    "clma": {},
+    "clma-literal": {
+        "drift": _LITERAL_DRIFT,
+        "cohorting": {
+            "method": "signed_ks",
+            "selector": "all",
+            "reference": "consensus",
+            "center": False,
+            "clusterer": "fixed_kmeans",
+            "fixed_k": 2,
+            "recall": False,
+        },
+    },
+    "clma-package": {
+        "drift": _LITERAL_DRIFT,
+        "cohorting": {
+            "method": "signed_ks",
+            "selector": "default",
+            "reference": "consensus",
+            "center": True,
+            "clusterer": "silhouette_kmeans",
+            "max_groups": 10,
+            "recall": False,
+        },
+    },
+    "fedavg": {"drift": {"confirm": False}, "cohorting": {"method": "single", "recall": False}},
+    "singletons": {"cohorting": {"method": "singletons", "recall": False}},
+}
+
+
+def _explain(error: ValidationError) -> str:
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"]) or "configuration"
+    got = "" if first["type"] in {"missing", "value_error"} else f", got {first['input']!r}"
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{place}: {first['msg']}{got}{more}"
+
+
+def _validated(values: Mapping[str, Any]) -> FederationConfig:
+    try:
+        return FederationConfig.model_validate(values)
+    except ValidationError as error:
+        raise InvalidConfigError(_explain(error)) from None
+
+
+def parse_config(text: str) -> FederationConfig:
+    """Read the text of a ``federation.toml``.
+
+    Raises
+    ------
+    InvalidConfigError
+        If it is not TOML, or a key is unknown, missing or out of range; names the key.
+    """
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidConfigError(f"federation.toml is not valid TOML: {error}") from None
+    return _validated(values)
+
+
+def preset_config(
+    federation: str,
+    preset: str = "clma",
+    *,
+    overrides: Sequence[str] = (),
+    **settings: Any,
+) -> FederationConfig:
+    """Build a configuration from a preset.
+
+    Parameters
+    ----------
+    federation : str
+        Its name.
+    preset : str
+        Key of `PRESETS`, or ``oracle`` together with ``cohorting.schedule`` in `settings`.
+    overrides : sequence of str
+        ``section.key=value`` as on the command line; the value is TOML, or a bare word.
+    **settings
+        Sections or top-level keys, merged over the preset.
+
+    Raises
+    ------
+    InvalidConfigError
+        If the preset is unknown or the result is not valid.
+    """
+    if preset not in PRESETS and preset != "oracle":
+        raise InvalidConfigError(
+            f"preset {preset!r} is unknown, wanted one of {', '.join(sorted([*PRESETS, 'oracle']))}"
+        )
+    values: dict[str, Any] = {"federation": federation, "preset": preset}
+    base = PRESETS.get(preset, {"drift": {"confirm": False}, "cohorting": {"method": "given"}})
+    _merge(values, base)
+    _merge(values, settings)
+    for text in overrides:
+        _merge(values, _parse_override(text))
+    return _validated(values)
+
+
+def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and key != "model_arguments":
+            # Copied before it is filled, so that a preset is never changed by its user.
+            into[key] = dict(into.get(key, {}))
+            _merge(into[key], value)
+        else:
+            into[key] = value
+
+
+def _parse_override(text: str) -> dict[str, Any]:
+    key, sign, raw = text.partition("=")
+    if not sign or not key.strip():
+        raise InvalidConfigError(f"--set wants section.key=value, got {text!r}")
+    try:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = raw
+    for part in reversed(key.strip().split(".")):
+        value = {part: value}
+    return dict(value)
+
+
+def render_config(config: FederationConfig) -> str:
+    """Write a configuration as TOML text that `parse_config` reads back to an equal one."""
+    values = config.model_dump(mode="json")
+    lines = _render_keys({k: v for k, v in values.items() if not isinstance(v, dict)})
+    for section in ("round", "drift", "cohorting", "aggregation", "privacy", "model_arguments"):
+        body = dict(values[section])
+        schedule = body.pop("schedule", None)
+        if body:
+            lines += ["", f"[{section}]", *_render_keys(body)]
+        for entry in schedule or ():
+            lines += ["", "[[cohorting.schedule]]", f"from_round = {entry['from_round']}"]
+            lines += ["", "[cohorting.schedule.labels]", *_render_keys(entry["labels"])]
+    return "\n".join(lines) + "\n"
+
+
+def _render_keys(values: Mapping[str, Any]) -> list[str]:
+    # TOML strings, numbers, booleans and arrays of strings are written as JSON writes them; keys
+    # are quoted, since client ids may hold dots.
+    return [
+        f"{key if key.replace('_', '').isalnum() else json.dumps(key)} = {json.dumps(value)}"
+        for key, value in values.items()
+    ]
+
+
+def config_digest(config: FederationConfig) -> str:
+    """Return the SHA-256 over the canonical JSON of a configuration."""
+    text = json.dumps(config.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,223 @@
+"""Write down what a round decided: the rows of the tables and the next state."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from clma.cohorting.placement import Placement
+from clma.config import FederationConfig
+from clma.drift.quarantine import Triage
+from clma.records import (
+    AssignmentRow,
+    ClientState,
+    ClientStatus,
+    Cohort,
+    CohortRow,
+    CohortStatus,
+    DriftRow,
+    FederationState,
+    Gate,
+    Phase,
+    RoundDecision,
+    SealedRound,
+)
+
+__all__ = ["AggregatedModel", "Measurement", "decide"]
+
+_AWAY = frozenset({ClientStatus.PAUSED, ClientStatus.FORGOTTEN, ClientStatus.UNSTABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """How far a client moved: Euclidean norm of its update, in units of the parameters."""
+
+    client_id: str
+    update_norm: float
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatedModel:
+    """A cohort's new model and what went into it."""
+
+    cohort_id: str
+    model_digest: str
+    n_updates: int
+    n_examples: int
+
+
+def decide(
+    state: FederationState,
+    sealed: SealedRound,
+    config: FederationConfig,
+    measurements: Sequence[Measurement],
+    triage: Triage,
+    placement: Placement,
+    models: Mapping[str, AggregatedModel],
+    consensus_digest: str | None = None,
+) -> tuple[FederationState, RoundDecision]:
+    """Put the parts of a round together.
+
+    Parameters
+    ----------
+    state : FederationState
+        Before the round. Not modified.
+    sealed, config, measurements, triage, placement
+        What the steps before returned.
+    models : mapping of cohort id to AggregatedModel
+        One for every job of `placement`.
+    consensus_digest : str or None
+
+    Returns
+    -------
+    FederationState, RoundDecision
+        Every registered client is in exactly one cohort and is served a model that exists.
+    """
+    cohorts = _cohorts_after(state, placement, models)
+    accepted = frozenset(update.client_id for update in sealed.updates)
+    clients = {
+        client_id: _client_after(
+            client, state.round_num, client_id in accepted, triage, placement, cohorts
+        )
+        for client_id, client in sorted(state.clients.items())
+    }
+    after = dataclasses.replace(
+        state,
+        phase=Phase.COMMITTED,
+        clients=clients,
+        consensus_digest=consensus_digest,
+        sealed=None,
+    )
+    cohorts = {c.cohort_id: _wake_or_rest(c, after) for c in cohorts.values()}
+    after = dataclasses.replace(after, cohorts=cohorts)
+    decision = RoundDecision(
+        round_num=state.round_num,
+        updates=sealed.rows,
+        drift=_drift_rows(state, sealed, config, measurements, triage),
+        cohorting=placement.rows,
+        assignments=tuple(_assignment_row(state.clients[i], c) for i, c in clients.items()),
+        cohorts=tuple(_cohort_row(c, state, after, placement, models) for c in cohorts.values()),
+        consensus_digest=consensus_digest,
+    )
+    return after, decision
+
+
+def _cohorts_after(
+    state: FederationState, placement: Placement, models: Mapping[str, AggregatedModel]
+) -> dict[str, Cohort]:
+    cohorts = dict(state.cohorts)
+    for job in placement.jobs:
+        digest = models[job.cohort_id].model_digest
+        known = cohorts.get(job.cohort_id)
+        if known is None:
+            cohorts[job.cohort_id] = Cohort(
+                cohort_id=job.cohort_id,
+                parent=job.parent,
+                born_round=state.round_num,
+                model_digest=digest,
+                origin_digest=job.reference_digest,
+            )
+        elif digest != known.model_digest:
+            cohorts[job.cohort_id] = dataclasses.replace(
+                known, model_digest=digest, previous_digest=known.model_digest
+            )
+    return cohorts
+
+
+def _client_after(
+    client: ClientState,
+    round_num: int,
+    accepted: bool,
+    triage: Triage,
+    placement: Placement,
+    cohorts: Mapping[str, Cohort],
+) -> ClientState:
+    client = dataclasses.replace(client, n_updates=client.n_updates + accepted)
+    if client.status in _AWAY:
+        return client
+    if client.client_id in placement.held:
+        return dataclasses.replace(client, status=ClientStatus.QUARANTINED)
+    if client.status is ClientStatus.QUARANTINED and not accepted:
+        return client
+    target = placement.moves.get(client.client_id, client.cohort_id)
+    digest = cohorts[target].model_digest
+    moved = target != client.cohort_id
+    went_home = client.client_id in triage.returning
+    return dataclasses.replace(
+        client,
+        cohort_id=target,
+        status=ClientStatus.ACTIVE if accepted else ClientStatus.MISSING,
+        serving_digest=digest,
+        serving_since=round_num + 1 if digest != client.serving_digest else client.serving_since,
+        # A client that went home has no move left to confirm.
+        moved_round=None if went_home else round_num if moved else client.moved_round,
+        origin_cohort=None if went_home else client.cohort_id if moved else client.origin_cohort,
+    )
+
+
+def _wake_or_rest(cohort: Cohort, after: FederationState) -> Cohort:
+    if cohort.status is CohortStatus.MERGED:
+        return cohort
+    populated = bool(after.members(cohort.cohort_id))
+    status = CohortStatus.ACTIVE if populated else CohortStatus.DORMANT
+    return dataclasses.replace(cohort, status=status)
+
+
+def _drift_rows(
+    state: FederationState,
+    sealed: SealedRound,
+    config: FederationConfig,
+    measurements: Sequence[Measurement],
+    triage: Triage,
+) -> tuple[DriftRow, ...]:
+    norms = {m.client_id: m.update_norm for m in measurements}
+    shares_loss = "loss" in config.privacy.share
+    return tuple(
+        DriftRow(
+            client_id=update.client_id,
+            cohort_before=state.clients[update.client_id].cohort_id,
+            drift_flag=update.drift_flag,
+            loss=update.loss if shares_loss else None,
+            update_norm=norms.get(update.client_id),
+            detail=triage.notes.get(update.client_id),
+        )
+        for update in sorted(sealed.updates, key=lambda u: u.client_id)
+    )
+
+
+def _assignment_row(before: ClientState, after: ClientState) -> AssignmentRow:
+    return AssignmentRow(
+        client_id=after.client_id,
+        cohort_before=before.cohort_id,
+        cohort_after=after.cohort_id,
+        status=after.status,
+        serving_digest=after.serving_digest,
+        serving_since=after.serving_since,
+    )
+
+
+def _cohort_row(
+    cohort: Cohort,
+    before: FederationState,
+    after: FederationState,
+    placement: Placement,
+    models: Mapping[str, AggregatedModel],
+) -> CohortRow:
+    model = models.get(cohort.cohort_id)
+    known = before.cohorts.get(cohort.cohort_id)
+    unchanged = known is not None and known.model_digest == cohort.model_digest
+    reason = placement.too_few.get(cohort.cohort_id)
+    return CohortRow(
+        cohort_id=cohort.cohort_id,
+        parent=cohort.parent,
+        born_round=cohort.born_round,
+        status=cohort.status,
+        n_members=len(after.members(cohort.cohort_id)),
+        n_updates=0 if model is None else model.n_updates,
+        n_examples=0 if model is None else model.n_examples,
+        model_digest=cohort.model_digest,
+        previous_digest=cohort.previous_digest,
+        gate=Gate.HELD if reason else Gate.UNCHANGED if unchanged else Gate.PROMOTED,
+        gate_detail=reason,
+    )

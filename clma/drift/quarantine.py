@@ -1,0 +1,103 @@
+"""Who votes, who is quarantined, who goes home (CLMA, Algorithm 1, lines before the mean).
+
+A flagged client leaves its cohort's mean at once. A client that was moved by a false alarm finds
+its origin's model good again one round later, says so with the confirm bit, and goes home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from clma.config import FederationConfig
+from clma.records import ClientState, ClientStatus, FederationState, SealedRound, SealedUpdate
+
+__all__ = ["Triage", "quarantine_clients"]
+
+
+@dataclass(frozen=True, slots=True)
+class Triage:
+    """The accepted clients of a round, each in exactly one place.
+
+    Parameters
+    ----------
+    voters : mapping of cohort id to tuple of client id
+        Whose updates enter the mean of the cohort; cohorts without voters are left out.
+    quarantined : tuple of client id
+        Detached, to be cohorted.
+    returning : mapping of client id to cohort id
+        Back to the cohort they came from; their update, trained elsewhere, votes nowhere.
+    notes : mapping of client id to str
+        Why a client was treated otherwise than its flag asked.
+    """
+
+    voters: Mapping[str, tuple[str, ...]]
+    quarantined: tuple[str, ...]
+    returning: Mapping[str, str]
+    notes: Mapping[str, str]
+
+
+def quarantine_clients(
+    state: FederationState, sealed: SealedRound, config: FederationConfig
+) -> Triage:
+    """Sort the accepted clients by their flags.
+
+    Parameters
+    ----------
+    state : FederationState
+        Before the round.
+    sealed : SealedRound
+    config : FederationConfig
+
+    Returns
+    -------
+    Triage
+        Equal for any order of the sealed updates.
+
+    Notes
+    -----
+    A client's first update cannot have drifted against a loss it never measured: the flag is noted
+    and not followed. A client still in quarantine from an earlier round stays there whatever it
+    flags, until a cohort is found for it.
+    """
+    voters: dict[str, list[str]] = {}
+    quarantined: list[str] = []
+    returning: dict[str, str] = {}
+    notes: dict[str, str] = {}
+    follow_flags = config.cohorting.method not in {"single", "given"}
+    for update in sorted(sealed.updates, key=lambda u: u.client_id):
+        client = state.clients[update.client_id]
+        home = _way_home(client, update, state, config)
+        if home is not None:
+            returning[client.client_id] = home
+            notes[client.client_id] = f"went home to {home}: its model is not bad there any more"
+        elif follow_flags and client.status is ClientStatus.QUARANTINED:
+            quarantined.append(client.client_id)
+            notes[client.client_id] = "still in quarantine"
+        elif follow_flags and update.drift_flag and client.n_updates > 0:
+            quarantined.append(client.client_id)
+        else:
+            voters.setdefault(client.cohort_id, []).append(client.client_id)
+            if update.drift_flag and follow_flags:
+                notes[client.client_id] = "flag not followed: no earlier loss to compare with"
+            elif update.drift_flag:
+                notes[client.client_id] = (
+                    f"flag not followed: method {config.cohorting.method!r} ignores flags"
+                )
+    return Triage(
+        voters={cohort: tuple(ids) for cohort, ids in sorted(voters.items())},
+        quarantined=tuple(quarantined),
+        returning=returning,
+        notes=notes,
+    )
+
+
+def _way_home(
+    client: ClientState, update: SealedUpdate, state: FederationState, config: FederationConfig
+) -> str | None:
+    asked = (
+        config.drift.confirm
+        and client.origin_cohort in state.cohorts
+        and client.moved_round == state.round_num - 1
+    )
+    return client.origin_cohort if asked and update.confirm is False else None

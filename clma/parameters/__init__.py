@@ -1,0 +1,3 @@
+"""Names to vectors: tensor files, selectors, blocks streamed from files."""
+
+from __future__ import annotations

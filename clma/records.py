@@ -1,0 +1,435 @@
+"""Records that cross the layers: state, sealed updates, the rows of the five tables.
+
+State is data: every record is frozen, and a step returns new ones. Rows of the tables *are* the
+decision of a round, so what is logged, stored and explained is what was decided.
+
+Examples
+--------
+>>> cohort = Cohort("c0", parent=None, born_round=0, model_digest="ab" * 32)
+>>> cohort.status
+<CohortStatus.ACTIVE: 'active'>
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+__all__ = [
+    "ArtifactRef",
+    "AssignmentRow",
+    "ClientState",
+    "ClientStatus",
+    "Cohort",
+    "CohortRow",
+    "CohortStatus",
+    "CohortingRow",
+    "DriftRow",
+    "FederationState",
+    "Gate",
+    "Phase",
+    "RoundDecision",
+    "SealedRound",
+    "SealedUpdate",
+    "TensorSpec",
+    "UpdateMessage",
+    "UpdateRow",
+    "Verdict",
+    "cohort_number",
+    "model_ref",
+]
+
+ROOT_COHORT = "c0"
+"""Cohort in which every federation starts."""
+
+
+def cohort_number(cohort_id: str) -> int:
+    """Return n of cohort ``cn``: cohorts are numbered in the order of their birth."""
+    return int(cohort_id.removeprefix("c"))
+
+
+class CohortStatus(StrEnum):
+    """Whether a cohort trains (`active`), is remembered (`dormant`) or lives on in another one."""
+
+    ACTIVE = "active"
+    DORMANT = "dormant"
+    MERGED = "merged"
+
+
+class ClientStatus(StrEnum):
+    """Where a client stands after a round."""
+
+    ACTIVE = "active"
+    QUARANTINED = "quarantined"
+    MISSING = "missing"
+    PAUSED = "paused"
+    UNSTABLE = "unstable"
+    FORGOTTEN = "forgotten"
+
+
+class Phase(StrEnum):
+    """Step of the newest round: `created` before the first one is opened."""
+
+    CREATED = "created"
+    OPEN = "open"
+    SEALED = "sealed"
+    COMMITTED = "committed"
+    HELD = "held"
+
+
+class Verdict(StrEnum):
+    """What became of a submission."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    LATE = "late"
+    MISSING = "missing"
+
+
+class Gate(StrEnum):
+    """What became of a cohort's new model."""
+
+    PROMOTED = "promoted"
+    HELD = "held"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """Name, dtype and shape of one tensor of the federation's model.
+
+    Parameters
+    ----------
+    name : str
+    dtype : str
+        As safetensors writes it: ``F32``, ``BF16``, ``I64`` ...
+    shape : tuple of int
+        Empty for a scalar.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactRef:
+    """A stored object by place and content.
+
+    Parameters
+    ----------
+    path : str
+        Key inside the federation folder, with ``/`` between parts.
+    sha256 : str
+        64 hexadecimal digits over the object's bytes.
+    """
+
+    path: str
+    sha256: str
+
+
+def model_ref(digest: str) -> ArtifactRef:
+    """Return where a model of this digest lies in the federation folder."""
+    return ArtifactRef(f"models/{digest}.safetensors", digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """The clients that share one model, and that model.
+
+    Parameters
+    ----------
+    cohort_id : str
+        Stable for the life of the federation (``c0`` is the root).
+    parent : str or None
+        Cohort its first members came from; None for the root.
+    born_round : int
+        Round that created it; 0 for the root.
+    model_digest : str
+        SHA-256 of the model its members train on next.
+    previous_digest : str or None
+        Model before the last change.
+    status : CohortStatus
+    origin_digest : str or None
+        Model that the first members had been sent when they left `parent`: with `model_digest`
+        it gives the direction in which the cohort was born.
+    """
+
+    cohort_id: str
+    parent: str | None
+    born_round: int
+    model_digest: str
+    previous_digest: str | None = None
+    status: CohortStatus = CohortStatus.ACTIVE
+    origin_digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientState:
+    """One registered client.
+
+    Parameters
+    ----------
+    client_id : str
+    cohort_id : str
+        Where it stands; for a quarantined client the cohort it came from.
+    status : ClientStatus
+    serving_digest : str
+        Model that the client is sent; always one that exists.
+    serving_since : int
+        Round from which on it is served that model; 0 is the initial model.
+    joined_round : int
+        First round it may take part in.
+    n_updates : int
+        Accepted updates so far; 0 means that a flag has no earlier loss behind it.
+    moved_round : int or None
+        Round of its last move to another cohort, None if it never moved.
+    origin_cohort : str or None
+        Cohort it left at `moved_round`; the way home while the move awaits confirmation.
+    """
+
+    client_id: str
+    cohort_id: str
+    status: ClientStatus
+    serving_digest: str
+    serving_since: int = 0
+    joined_round: int = 1
+    n_updates: int = 0
+    moved_round: int | None = None
+    origin_cohort: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FederationState:
+    """All that a round needs to know of the past; the fold over the ledger's entries.
+
+    Parameters
+    ----------
+    federation : str
+    round_num : int
+        Newest round, 0 before the first one.
+    phase : Phase
+        Of that round.
+    clients : mapping of client_id to ClientState
+    cohorts : mapping of cohort_id to Cohort
+        Dormant and merged ones too: nothing that was ever served is forgotten.
+    consensus_digest : str or None
+        Last round's average over all accepted updates, kept only where the configuration asks for
+        it (``reference = "consensus"``: Algorithm 3 as listed).
+    deadline : datetime or None
+        When the open round is due, in UTC; None: when somebody closes it.
+    sealed : ArtifactRef or None
+        The sealed inputs of the round while its phase is `sealed`.
+    """
+
+    federation: str
+    round_num: int = 0
+    phase: Phase = Phase.CREATED
+    clients: Mapping[str, ClientState] = field(default_factory=dict)
+    cohorts: Mapping[str, Cohort] = field(default_factory=dict)
+    consensus_digest: str | None = None
+    deadline: dt.datetime | None = None
+    sealed: ArtifactRef | None = None
+
+    def active_cohorts(self) -> tuple[Cohort, ...]:
+        """Return the cohorts that train, in the order of their birth."""
+        return tuple(c for c in self.cohorts.values() if c.status is CohortStatus.ACTIVE)
+
+    def members(self, cohort_id: str) -> tuple[str, ...]:
+        """Return the sorted ids of a cohort's clients, without forgotten and quarantined ones."""
+        out = {ClientStatus.FORGOTTEN, ClientStatus.QUARANTINED}
+        return tuple(
+            sorted(
+                c.client_id
+                for c in self.clients.values()
+                if c.cohort_id == cohort_id and c.status not in out
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMessage:
+    """The fields of ``update.json`` (design 4.3), before anything was believed.
+
+    Parameters
+    ----------
+    federation, client_id : str
+    round_num : int
+        ``round`` in the file.
+    base_digest : str
+        Model it was trained from.
+    n_examples : int, >= 0
+    drift_flag : bool
+    tensors_sha256 : str
+        Digest of ``update.safetensors``.
+    created_at : str
+        RFC 3339 with a zone; never decides anything.
+    confirm : bool or None
+        Only from a client that was moved last round: is its origin cohort's model still bad on its
+        fresh data? None: not asked.
+    loss : float or None
+        Only where the policy shares it; finite.
+    software : str
+        Who wrote the file, for the operator's eye.
+    signature : str or None
+    """
+
+    federation: str
+    client_id: str
+    round_num: int
+    base_digest: str
+    n_examples: int
+    drift_flag: bool
+    tensors_sha256: str
+    created_at: str
+    confirm: bool | None = None
+    loss: float | None = None
+    software: str = ""
+    signature: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SealedUpdate:
+    """One accepted update of a sealed round.
+
+    Parameters
+    ----------
+    client_id : str
+    base_digest : str
+        The model that was sent to it.
+    tensors : ArtifactRef
+        The weights it returned.
+    n_examples : int, >= 0
+    drift_flag : bool
+    confirm : bool or None
+    loss : float or None
+    """
+
+    client_id: str
+    base_digest: str
+    tensors: ArtifactRef
+    n_examples: int
+    drift_flag: bool
+    confirm: bool | None = None
+    loss: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRow:
+    """Row of ``updates.parquet``: one submission, or one client that sent nothing."""
+
+    client_id: str
+    verdict: Verdict
+    reason: str | None = None
+    detail: str | None = None
+    received_at: dt.datetime | None = None
+    digest: str | None = None
+    n_examples: int | None = None
+    loss: float | None = None
+    drift_flag: bool | None = None
+    base_digest: str | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SealedRound:
+    """Fixed inputs of a round; everything after it is a pure function of this record.
+
+    Parameters
+    ----------
+    round_num : int
+    updates : tuple of SealedUpdate
+        Accepted ones, sorted by client id.
+    rows : tuple of UpdateRow
+        All submissions, accepted or not, sorted by client id.
+    """
+
+    round_num: int
+    updates: tuple[SealedUpdate, ...]
+    rows: tuple[UpdateRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DriftRow:
+    """Row of ``drift.parquet``: one accepted client; losses are null unless they are shared."""
+
+    client_id: str
+    cohort_before: str
+    drift_flag: bool
+    loss: float | None = None
+    loss_previous: float | None = None
+    threshold: float | None = None
+    update_norm: float | None = None
+    server_check: str = "ok"
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CohortingRow:
+    """Row of ``cohorting.parquet``: one quarantined client and why it went where it went."""
+
+    client_id: str
+    origin_cohort: str
+    ks_statistic: float | None
+    direction: str
+    group: int
+    silhouette: float | None
+    recall_cohort: str | None
+    recall_score: float | None
+    decision: str
+    nearest: tuple[str, ...] = ()
+    top_layers: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentRow:
+    """Row of ``assignments.parquet``: one registered client after the round."""
+
+    client_id: str
+    cohort_before: str
+    cohort_after: str
+    status: ClientStatus
+    serving_digest: str
+    serving_since: int
+
+
+@dataclass(frozen=True, slots=True)
+class CohortRow:
+    """Row of ``cohorts.parquet``: one cohort after the round."""
+
+    cohort_id: str
+    parent: str | None
+    born_round: int
+    status: CohortStatus
+    n_members: int
+    n_updates: int
+    n_examples: int
+    model_digest: str
+    previous_digest: str | None
+    gate: Gate
+    gate_detail: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDecision:
+    """What a round decided, with the evidence: the rows of the five tables.
+
+    Parameters
+    ----------
+    round_num : int
+    updates, drift, cohorting, assignments, cohorts : tuple of rows
+        Sorted by id.
+    consensus_digest : str or None
+        Average over all accepted updates, where the configuration keeps it.
+    """
+
+    round_num: int
+    updates: tuple[UpdateRow, ...]
+    drift: tuple[DriftRow, ...]
+    cohorting: tuple[CohortingRow, ...]
+    assignments: tuple[AssignmentRow, ...]
+    cohorts: tuple[CohortRow, ...]
+    consensus_digest: str | None = None

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clma.cohorting.clustering import (
+    average_linkage,
+    fixed_kmeans,
+    one_each,
+    silhouette_kmeans,
+)
+from clma.parameters.moves import cosine_distances
+
+TWO_PAIRS = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0.0]])
+
+
+def pair(distance: float) -> np.ndarray:
+    return np.array([[0.0, distance], [distance, 0.0]])
+
+
+def test_two_clear_pairs_are_two_groups_with_silhouette_one() -> None:
+    clustering = average_linkage(TWO_PAIRS)
+    assert clustering.labels == (0, 0, 1, 1)
+    assert clustering.silhouette == pytest.approx(1.0)
+
+
+def test_three_with_one_apart() -> None:
+    clustering = average_linkage(np.array([[0, 0, 1], [0, 0, 1], [1, 1, 0.0]]))
+    assert clustering.labels == (0, 0, 1)
+    assert clustering.silhouette == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("distance", "labels"), [(0.0, (0, 0)), (0.6, (0, 0)), (0.61, (0, 1)), (2.0, (0, 1))]
+)
+def test_pair_rule_at_the_threshold(distance: float, labels: tuple[int, ...]) -> None:
+    assert average_linkage(pair(distance)).labels == labels
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_none_and_one_are_no_problem(n: int) -> None:
+    assert average_linkage(np.zeros((n, n))).labels == (0,) * n
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_identical_clients_are_one_group(n: int) -> None:
+    assert average_linkage(np.zeros((n, n))).labels == (0,) * n
+
+
+def test_all_different_alike_are_not_forced_into_groups_by_noise() -> None:
+    """Equal distances: every split has silhouette 0, below the floor."""
+    assert set(average_linkage(np.ones((6, 6)) - np.eye(6)).labels) == {0}
+
+
+def test_order_of_rows_changes_numbers_but_not_groups() -> None:
+    order = [2, 0, 3, 1]
+    labels = average_linkage(TWO_PAIRS[np.ix_(order, order)]).labels
+    assert labels == (0, 1, 0, 1)
+
+
+def test_max_groups_is_kept() -> None:
+    corners = np.kron(np.eye(4), np.ones((2, 2)))
+    assert max(average_linkage(1 - corners).labels) == 3
+    assert max(average_linkage(1 - corners, max_groups=2).labels) <= 1
+
+
+def test_floor_guards_against_a_split_of_noise() -> None:
+    updates = np.random.default_rng(0).normal(size=(8, 500)) * 0.5 + 1.0
+    assert set(average_linkage(cosine_distances(updates @ updates.T)).labels) == {0}
+
+
+def test_kmeans_by_silhouette_finds_three_heaps() -> None:
+    points = np.repeat([[0.0, 0], [9, 0], [0, 9]], 4, axis=0) + np.arange(12)[:, None] * 1e-3
+    assert silhouette_kmeans(points, seed=0).labels == (0,) * 4 + (1,) * 4 + (2,) * 4
+
+
+def test_kmeans_of_two_is_one_group_as_in_the_public_package() -> None:
+    assert silhouette_kmeans(np.array([[0.0], [9.0]]), seed=0).labels == (0, 0)
+
+
+def test_fixed_kmeans_never_makes_more_groups_than_points() -> None:
+    assert fixed_kmeans(np.array([[1.0]]), seed=0).labels == (0,)
+    assert fixed_kmeans(np.array([[1.0], [1.0], [1.0]]), seed=0).labels == (0, 0, 0)
+    assert fixed_kmeans(np.array([[1.0], [5.0], [1.0]]), seed=0).labels == (0, 1, 0)
+
+
+def test_one_each() -> None:
+    assert one_each(3).labels == (0, 1, 2)

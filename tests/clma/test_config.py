@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clma.config import (
+    PRESETS,
+    config_digest,
+    parse_config,
+    preset_config,
+    render_config,
+)
+from clma.errors import InvalidConfigError
+
+SCHEDULE = [
+    {"from_round": 1, "labels": {"plant.1": "a", "p2": "a"}},
+    {"from_round": 3, "labels": {"plant.1": "b", "p2": "a"}},
+]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_written_configuration_reads_back_equal(preset: str) -> None:
+    config = preset_config("fleet", preset, model_factory="a.b:c", model_arguments={"n": 3})
+    assert parse_config(render_config(config)) == config
+
+
+def test_schedule_reads_back_equal() -> None:
+    config = preset_config("fleet", "oracle", cohorting={"schedule": SCHEDULE})
+    assert parse_config(render_config(config)) == config
+
+
+def test_presets_are_not_changed_by_their_use() -> None:
+    preset_config("fleet", "clma-literal", overrides=["drift.gamma=0.7"])
+    assert preset_config("fleet", "clma-literal").drift.gamma == 0.1
+
+
+def test_override_takes_toml_or_a_bare_word() -> None:
+    config = preset_config(
+        "fleet", overrides=["cohorting.method=singletons", "cohorting.recall=false"]
+    )
+    assert config.cohorting.method == "singletons"
+    assert config.cohorting.recall is False
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("drift.gama=0.2", "drift.gama: Extra inputs"),
+        ("drift.gamma=-1", "drift.gamma: .*greater than 0, got -1"),
+        ("drift.gamma=nan", "drift.gamma"),
+        ("cohorting.method=magic", "cohorting.method"),
+        ("cohorting.method=given", "go together"),
+        ("gamma", "wants section.key=value, got 'gamma'"),
+        ('privacy.share=["weights"]', r"needs \['examples', 'flag'\]"),
+        ("model_factory=os.system", "model_factory"),
+    ],
+)
+def test_wrong_setting_is_named(override: str, message: str) -> None:
+    with pytest.raises(InvalidConfigError, match=message):
+        preset_config("fleet", overrides=[override])
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "-x", "x" * 65, "=cmd()"])
+def test_hostile_federation_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidConfigError, match="federation"):
+        preset_config(name)
+
+
+def test_unknown_preset_lists_the_known_ones() -> None:
+    with pytest.raises(InvalidConfigError, match="wanted one of clma, clma-literal"):
+        preset_config("fleet", "best")
+
+
+def test_text_that_is_not_toml_is_refused() -> None:
+    with pytest.raises(InvalidConfigError, match="not valid TOML"):
+        parse_config("= 3")
+
+
+def test_digest_changes_with_any_setting() -> None:
+    base: Any = preset_config("fleet")
+    assert config_digest(base) == config_digest(preset_config("fleet"))
+    assert config_digest(base) != config_digest(preset_config("fleet", overrides=["seed=1"]))
