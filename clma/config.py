@@ -76,7 +76,8 @@ class DriftConfig(_Section):
     creep: bool = False
     """`anchored`: also flag a slow rise over the lowest of the last five losses."""
     confirm: bool = True
-    """A moved client says next round whether its origin's model is still bad; if not, home it goes."""
+    """A moved client says next round whether its origin's model is still bad; if not, it goes
+    home."""
 
 
 class CohortingConfig(_Section):

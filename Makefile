@@ -1,0 +1,56 @@
+# Every target sets itself up; the last line it prints is its verdict.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Set before Prefect is imported, so that nothing is ever written to the user's home.
+export PREFECT_HOME ?= $(CURDIR)/.prefect
+export PREFECT_SERVER_ANALYTICS_ENABLED = false
+export MLFLOW_DISABLE_TELEMETRY = true
+export DO_NOT_TRACK = 1
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help env demo test lint ui bench-pronto clean
+
+help:
+	@echo "make demo          ten plants, ten nights, every decision on disk"
+	@echo "make test          lint, types, layers and all tests"
+	@echo "make ui            Prefect and MLflow in the browser, on what the demo made"
+	@echo "make bench-pronto  recorded plant data, four methods side by side (DATA=FILE SEEDS=100:103)"
+	@echo "make lint | env | clean"
+
+env: $(STAMP)
+	@echo "env: $$($(BIN)/python --version) in $(VENV)"
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "env failed: $$($(PYTHON) --version), Python 3.11 or newer is needed"; exit 1; }
+	@echo "installing into $(VENV) (about 2 GB, a few minutes the first time) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --constraint constraints.txt --editable '.[pipeline,dev]'
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/python -m flows.demo
+
+test: lint
+	@$(BIN)/python -m pytest -p no:cacheprovider
+
+lint: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports | tail -n 2
+	@echo "lint: ruff, mypy and import-linter are clean"
+
+ui: $(STAMP)
+	@$(BIN)/python -m deployments.ui
+
+DATA ?= ../shared/data/pronto/pronto_process_1hz.parquet
+SEEDS ?= 100:103
+bench-pronto: $(STAMP)
+	@$(BIN)/python benchmarks/pronto.py --data $(DATA) --seeds $(SEEDS)
+
+clean:
+	rm -rf $(VENV) .prefect .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	@echo "clean: federations/ and mlruns/ are kept, remove them by hand"

@@ -1,0 +1,167 @@
+"""Fetch the model that a client trains on next, and note beside it what it is."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from clma.errors import DamagedStoreError, UnknownClientError
+from clma.ledger.federation import Federation
+from clma.ledger.keys import printable
+from clma.records import ClientState, ClientStatus, FederationState, model_ref
+
+__all__ = ["PulledModel", "find_client", "note_path", "open_federation", "pull", "read_note"]
+
+
+@dataclass(frozen=True, slots=True)
+class PulledModel:
+    """A model on the plant's disk and what is expected of its training.
+
+    Parameters
+    ----------
+    federation, client_id : str
+    round_num : int
+        Round that the model is for; 0 before the first one.
+    cohort_id : str
+    base_digest : str
+        SHA-256 of the file.
+    path : Path
+    deadline : datetime or None
+        When the round is due, in UTC.
+    loss_point : str
+        Which loss the drift flag is made from: ``before`` or ``after`` the training.
+    share_loss : bool
+        The policy lets the loss leave the plant.
+    confirm_cohort : str or None
+        Cohort that was left last round, if the federation asks whether its model is still bad.
+    confirm_path : Path or None
+        That cohort's model.
+    """
+
+    federation: str
+    client_id: str
+    round_num: int
+    cohort_id: str
+    base_digest: str
+    path: Path
+    deadline: dt.datetime | None = None
+    loss_point: str = "before"
+    share_loss: bool = False
+    confirm_cohort: str | None = None
+    confirm_path: Path | None = None
+
+
+_NOTE = TypeAdapter(PulledModel)
+
+
+def pull(url: str | Path | Federation, federation: str, client_id: str, out: Path) -> PulledModel:
+    """Fetch a client's model.
+
+    Parameters
+    ----------
+    url : str, Path or Federation
+        The store, or the federation where it is open already.
+    federation : str
+        Its name.
+    client_id : str
+    out : Path
+        Safetensors file to write; it is replaced at once or not at all. The facts of the result go
+        to ``<out>.json``, so that a later `submit` knows round and base. The model to confirm, if
+        any, goes to ``<stem>.origin.safetensors``.
+
+    Raises
+    ------
+    UnknownFederationError, UnknownClientError
+        If the store holds another federation, or the client is not registered.
+    DamagedStoreError
+        If the model is missing or was changed.
+    """
+    opened = open_federation(url, federation)
+    state = opened.state()
+    client = find_client(state, client_id)
+    data = opened.store.get_verified(model_ref(client.serving_digest))
+    confirm_cohort = _cohort_to_confirm(opened, state, client)
+    confirm_path = None
+    if confirm_cohort is not None:
+        confirm_path = out.with_name(f"{out.stem}.origin.safetensors")
+        origin = state.cohorts[confirm_cohort].model_digest
+        _replace(confirm_path, opened.store.get_verified(model_ref(origin)))
+    pulled = PulledModel(
+        federation=state.federation,
+        client_id=client_id,
+        round_num=state.round_num,
+        cohort_id=client.cohort_id,
+        base_digest=client.serving_digest,
+        path=out,
+        deadline=state.deadline,
+        loss_point=opened.config.drift.loss_point,
+        share_loss="loss" in opened.config.privacy.share,
+        confirm_cohort=confirm_cohort,
+        confirm_path=confirm_path,
+    )
+    # The note goes first: a model without its note would be taken for the one of the state.
+    _replace(note_path(out), _NOTE.dump_json(pulled, indent=2))
+    _replace(out, data)
+    return pulled
+
+
+def note_path(model: Path) -> Path:
+    """Return where `pull` notes what it wrote to a file."""
+    return model.with_name(model.name + ".json")
+
+
+def read_note(model: Path) -> PulledModel | None:
+    """Return what `pull` noted beside a file, or None where there is no note.
+
+    Raises
+    ------
+    DamagedStoreError
+        If the note cannot be read.
+    """
+    path = note_path(model)
+    try:
+        return _NOTE.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError:
+        raise DamagedStoreError(f"{path} is not the note of a pulled model; pull again") from None
+
+
+def open_federation(url: str | Path | Federation, name: str) -> Federation:
+    """Return an open federation of this name."""
+    return url if isinstance(url, Federation) else Federation.open(url, name)
+
+
+def find_client(state: FederationState, client_id: str) -> ClientState:
+    """Return a registered client; UnknownClientError if there is none."""
+    client = state.clients.get(client_id)
+    if client is None or client.status is ClientStatus.FORGOTTEN:
+        raise UnknownClientError(
+            f"client '{printable(client_id)}' is not registered in federation {state.federation!r}"
+        )
+    return client
+
+
+def _cohort_to_confirm(
+    opened: Federation, state: FederationState, client: ClientState
+) -> str | None:
+    if not opened.config.drift.confirm or client.moved_round is None:
+        return None
+    if client.moved_round != state.round_num - 1 or client.origin_cohort == client.cohort_id:
+        return None
+    return client.origin_cohort if client.origin_cohort in state.cohorts else None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        draft.write_bytes(data)
+        os.replace(draft, path)  # noqa: PTH105
+    finally:
+        draft.unlink(missing_ok=True)

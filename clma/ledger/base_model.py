@@ -1,0 +1,44 @@
+"""Check the model that a federation starts from: every later one has its names and shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from clma.errors import InvalidConfigError
+from clma.parameters.tensor_file import FLOAT_DTYPES, TensorFile, TensorFileError
+
+__all__ = ["read_base_model"]
+
+
+def read_base_model(path: Path) -> bytes:
+    """Return the bytes of a base model.
+
+    Parameters
+    ----------
+    path : Path
+        A safetensors file.
+
+    Raises
+    ------
+    InvalidConfigError
+        If it is missing, no safetensors file, without a float tensor, or not finite.
+    """
+    try:
+        with TensorFile(path) as file:
+            names = [s.name for s in file.specs if s.dtype in FLOAT_DTYPES]
+            broken = [n for n in names if not np.isfinite(file.read(n)).all()]
+        data = path.read_bytes()
+    except (TensorFileError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidConfigError(f"base model {path}: {reason}") from None
+    if not names:
+        raise InvalidConfigError(
+            f"base model {path} has no tensor of a float type, wanted one or more"
+        )
+    if broken:
+        raise InvalidConfigError(
+            f"base model {path}: tensor {broken[0]!r} has NaN or infinite values"
+        )
+    return data

@@ -1,0 +1,463 @@
+"""A federation in its folder: create, open, and the steps of a round's life.
+
+``created -> open -> sealed -> committed | held -> open ...``: each arrow is one entry of the chain,
+and taking it twice is taking it once. Everything between *sealed* and *committed* is a pure
+function (`clma.round`); this module only writes down what went in and what came out.
+
+Examples
+--------
+>>> import tempfile
+>>> import numpy as np
+>>> from clma.config import preset_config
+>>> from clma.parameters.tensor_file import serialize_tensors
+>>> base = Path(tempfile.mkdtemp()) / "base.safetensors"
+>>> _ = base.write_bytes(serialize_tensors({"w": np.zeros(2, np.float32)}))
+>>> north = Federation.create("memory://north", preset_config("north"), base, ["plant-a"])
+>>> now = dt.datetime(2026, 1, 5, 20, tzinfo=dt.UTC)
+>>> north.open_round(now=now).phase.value
+'open'
+>>> [row.reason for row in north.seal_round(now=now, force=True).rows]
+['MISSED_DEADLINE']
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from clma.config import FederationConfig, parse_config, render_config
+from clma.errors import (
+    ConflictError,
+    MissingObjectError,
+    RoundStateError,
+    UnknownFederationError,
+)
+from clma.ledger.base_model import read_base_model
+from clma.ledger.chain import Chain, Entry, EntryKind
+from clma.ledger.journal import Journal, Payload
+from clma.ledger.keys import CONFIG_KEY, entry_key, table_key
+from clma.ledger.registry import register_clients
+from clma.ledger.sealed import parse_sealed, write_sealed
+from clma.ledger.state import changes
+from clma.ledger.store import Store
+from clma.parameters.tensor_file import TensorFile
+from clma.records import (
+    ROOT_COHORT,
+    ArtifactRef,
+    Cohort,
+    FederationState,
+    Phase,
+    RoundDecision,
+    SealedRound,
+    TensorSpec,
+    model_ref,
+)
+
+__all__ = ["Federation"]
+
+
+class Federation:
+    """One federation; made by `Federation.create` or `Federation.open`.
+
+    Parameters
+    ----------
+    store : Store
+    config : FederationConfig
+    """
+
+    def __init__(self, store: Store, config: FederationConfig) -> None:
+        self.store = store
+        self.config = config
+        self.journal = Journal(store)
+        self._specs: tuple[TensorSpec, ...] | None = None
+        self._verified: set[tuple[str, str, int, int]] = set()
+
+    @classmethod
+    def create(
+        cls,
+        url: str | Path,
+        config: FederationConfig,
+        base: Path,
+        client_ids: Iterable[str] = (),
+        *,
+        now: dt.datetime | None = None,
+    ) -> Federation:
+        """Make a federation's folder.
+
+        Parameters
+        ----------
+        url : str or Path
+            As `Store.open` takes it.
+        config : FederationConfig
+        base : Path
+            Safetensors file of the model that all clients start from.
+        client_ids : iterable of str
+            Clients to register with it.
+        now : datetime, optional
+            With a zone; only written down.
+
+        Raises
+        ------
+        ConflictError
+            If the folder already holds a federation, or two ids differ in case only.
+        InvalidConfigError
+            If the base model cannot be used.
+        UnknownClientError
+            If an id is not allowed.
+        """
+        store = Store.open(url)
+        data = read_base_model(base)
+        digest = hashlib.sha256(data).hexdigest()
+        clients = register_clients({}, client_ids, digest)
+        state = FederationState(
+            config.federation,
+            clients=clients,
+            cohorts={ROOT_COHORT: Cohort(ROOT_COHORT, None, 0, digest)},
+        )
+        text = render_config(config).encode()
+        payload = {"config": _ref_json(ArtifactRef(CONFIG_KEY, hashlib.sha256(text).hexdigest()))}
+        payload |= {"base": _ref_json(model_ref(digest)), **changes(FederationState(""), state)}
+        try:
+            # The bytes may be there from an attempt that was killed; the entry decides.
+            store.put_once(CONFIG_KEY, text)
+            store.put_once(model_ref(digest).path, data)
+            Chain(store).append(EntryKind.FEDERATION_CREATED, payload, expected_number=0, at=now)
+        except ConflictError:
+            raise ConflictError(f"store {store.url} already holds a federation") from None
+        return cls.open(url, config.federation)
+
+    @classmethod
+    def open(cls, url: str | Path, name: str | None = None) -> Federation:
+        """Open a federation's folder.
+
+        Parameters
+        ----------
+        url : str or Path
+        name : str, optional
+            The federation that is wanted. Default: the one that is there.
+
+        Raises
+        ------
+        UnknownFederationError
+            If the folder holds none, or another one.
+        DamagedStoreError
+            If its configuration is not the recorded one.
+        """
+        store = Store.open(url)
+        hint = "make one with 'clma init'"
+        try:
+            config = parse_config(store.get(CONFIG_KEY).decode("utf-8", "replace"))
+        except MissingObjectError:
+            raise UnknownFederationError(f"store {store.url} holds no federation; {hint}") from None
+        if name is not None and name != config.federation:
+            raise UnknownFederationError(
+                f"store {store.url} holds federation {config.federation!r}, not {name!r}"
+            )
+        federation = cls(store, config)
+        entries = federation.entries()
+        if not entries:
+            raise UnknownFederationError(
+                f"store {store.url} holds a federation whose creation was not finished; "
+                "run 'clma init' again with the same settings"
+            )
+        store.get_verified(ArtifactRef(**entries[0].payload["config"]))
+        return federation
+
+    @property
+    def name(self) -> str:
+        """The federation's name."""
+        return self.config.federation
+
+    @property
+    def spec(self) -> tuple[TensorSpec, ...]:
+        """Names, dtypes and shapes that every model of the federation has."""
+        if self._specs is None:
+            base = ArtifactRef(**self.entries()[0].payload["base"])
+            with self.open_tensors(base) as file:
+                self._specs = file.specs
+        return self._specs
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return the chain, with what other writers added since the last look."""
+        return self.journal.entries()
+
+    def state(self) -> FederationState:
+        """Return the state after the newest entry."""
+        return self.journal.state()
+
+    def register_client(self, client_id: str, *, now: dt.datetime | None = None) -> FederationState:
+        """Register a client; it starts in the root cohort, in the open round or else the next one.
+
+        Raises
+        ------
+        UnknownClientError
+            If the id is not allowed.
+        ConflictError
+            If it is registered already, in whatever case.
+        """
+
+        def build(state: FederationState) -> Payload:
+            joined = state.round_num + (state.phase is not Phase.OPEN)
+            digest = state.cohorts[ROOT_COHORT].model_digest
+            clients = register_clients(
+                state.clients, [client_id], digest, joined_round=joined, serving_since=joined
+            )
+            return changes(state, dataclasses.replace(state, clients=clients))
+
+        return self.journal.step(EntryKind.CLIENT_REGISTERED, build, now)
+
+    def open_round(
+        self, *, now: dt.datetime, moves: FederationState | None = None
+    ) -> FederationState:
+        """Open the next round; if one is open already, nothing changes.
+
+        Parameters
+        ----------
+        now : datetime
+            With a zone; the deadline is ``round.hours_open`` later.
+        moves : FederationState, optional
+            A state whose clients and cohorts hold from this round on.
+
+        Raises
+        ------
+        RoundStateError
+            If a round is sealed and neither committed nor held.
+        """
+        deadline = _utc(now) + dt.timedelta(hours=self.config.round.hours_open)
+
+        def build(state: FederationState) -> Payload | None:
+            if state.phase is Phase.OPEN:
+                return None
+            if state.phase is Phase.SEALED:
+                raise RoundStateError(f"round {state.round_num} is sealed: commit or hold it first")
+            opened = dataclasses.replace(
+                moves or state,
+                round_num=state.round_num + 1,
+                phase=Phase.OPEN,
+                deadline=deadline,
+                sealed=None,
+            )
+            return {"round": opened.round_num, **changes(state, opened)}
+
+        return self.journal.step(EntryKind.ROUND_OPENED, build, now)
+
+    def seal_round(self, *, now: dt.datetime, force: bool = False) -> SealedRound:
+        """Fix the inputs of the open round, once; a sealed round is returned as it was recorded.
+
+        Parameters
+        ----------
+        now : datetime
+            With a zone; compared with the deadline.
+        force : bool
+            Take what is there now, before the deadline.
+
+        Raises
+        ------
+        RoundStateError
+            If no round is open or it is not due yet; says when.
+        """
+        state = self.state()
+        if state.phase is Phase.SEALED:
+            return self.load_sealed()
+        self._check_due(state, _utc(now), force)
+        ref = write_sealed(self.store, state, self.config, self.spec, self._sealed_before(state))
+
+        def build(current: FederationState) -> Payload | None:
+            if current.phase is Phase.SEALED and current.round_num == state.round_num:
+                return None
+            if (current.phase, current.round_num) != (Phase.OPEN, state.round_num):
+                raise RoundStateError(f"round {state.round_num} is {current.phase.value} now")
+            sealed = dataclasses.replace(current, phase=Phase.SEALED, sealed=ref)
+            return {"round": state.round_num, **changes(current, sealed)}
+
+        self.journal.step(EntryKind.ROUND_SEALED, build, now)
+        return self.sealed_round(state.round_num)
+
+    def load_sealed(self) -> SealedRound:
+        """Return the inputs of the newest round; RoundStateError if it is not sealed."""
+        return self.sealed_round(self.state().round_num)
+
+    def sealed_round(self, round_num: int) -> SealedRound:
+        """Return the recorded inputs of a round.
+
+        Raises
+        ------
+        RoundStateError
+            If the round was never sealed.
+        DamagedStoreError
+            If the record was changed since.
+        """
+        payload = self._sealed_entry(round_num).payload
+        return parse_sealed(self.store.get_verified(ArtifactRef(**payload["sealed"])))
+
+    def state_at_seal(self, round_num: int) -> FederationState:
+        """Return the state right after a round was sealed: what its decision starts from.
+
+        Raises
+        ------
+        RoundStateError
+            If the round was never sealed.
+        """
+        return self.journal.state_after(self._sealed_entry(round_num).number)
+
+    def state_at_commit(self, round_num: int) -> FederationState:
+        """Return the state right after a round was committed, before the next one opened.
+
+        Raises
+        ------
+        RoundStateError
+            If the round is not committed.
+        """
+        entry = self.journal.find(EntryKind.ROUND_COMMITTED, round_num)
+        if entry is None:
+            raise RoundStateError(f"round {round_num} of {self.name} is not committed")
+        return self.journal.state_after(entry.number)
+
+    def entry_digest(self, kind: EntryKind, round_num: int) -> str | None:
+        """Return the SHA-256 of a round's newest entry of a kind, or None if there is none.
+
+        Every entry holds the digest of the one before, so this one stands for all before it.
+        """
+        entry = self.journal.find(kind, round_num)
+        if entry is None:
+            return None
+        return hashlib.sha256(self.store.get(entry_key(entry.number))).hexdigest()
+
+    def commit_round(
+        self,
+        decision: RoundDecision,
+        after: FederationState,
+        *,
+        now: dt.datetime | None = None,
+    ) -> FederationState:
+        """Record a round's decision: the five tables, then the one entry that makes it true.
+
+        Parameters
+        ----------
+        decision : RoundDecision
+        after : FederationState
+            The next state, made from the state after the seal. Clients that were registered since
+            stay as they are.
+        now : datetime, optional
+            With a zone; only written down.
+
+        Raises
+        ------
+        RoundStateError
+            If the round is not sealed.
+        ConflictError
+            If another decision of this round is recorded already.
+        """
+        # A plant's path never commits, and plants have no pyarrow.
+        from clma.ledger.tables import decision_tables
+
+        round_num = decision.round_num
+        at_seal = self.state_at_seal(round_num)
+        committed = dataclasses.replace(after, phase=Phase.COMMITTED, sealed=None)
+        tables = {
+            name: self.store.put_once(table_key(round_num, name), data)
+            for name, data in decision_tables(self.name, decision).items()
+        }
+        payload = {
+            "round": round_num,
+            "tables": {name: _ref_json(ref) for name, ref in tables.items()},
+            **changes(at_seal, committed),
+        }
+
+        def build(state: FederationState) -> Payload | None:
+            if (state.phase, state.round_num) == (Phase.SEALED, round_num):
+                return payload
+            recorded = self.journal.find(EntryKind.ROUND_COMMITTED, round_num)
+            if recorded is None:
+                raise RoundStateError(f"round {round_num} is {state.phase.value}, wanted sealed")
+            if recorded.payload != payload:
+                raise ConflictError(f"round {round_num} is committed with another decision")
+            return None
+
+        return self.journal.step(EntryKind.ROUND_COMMITTED, build, now)
+
+    def hold_round(self, reason: str, *, now: dt.datetime | None = None) -> FederationState:
+        """Record that the newest round publishes nothing; a held round stays as it is.
+
+        Raises
+        ------
+        RoundStateError
+            If it is neither open nor sealed.
+        """
+
+        def build(state: FederationState) -> Payload | None:
+            if state.phase is Phase.HELD:
+                return None
+            if state.phase not in {Phase.OPEN, Phase.SEALED}:
+                raise RoundStateError(f"round {state.round_num} is {state.phase.value} already")
+            held = dataclasses.replace(state, phase=Phase.HELD, sealed=None)
+            return {"round": state.round_num, "reason": reason, **changes(state, held)}
+
+        return self.journal.step(EntryKind.ROUND_HELD, build, now)
+
+    def add_model(self, data: bytes) -> str:
+        """Store a model under its digest, which is returned."""
+        digest = hashlib.sha256(data).hexdigest()
+        self.store.put_once(model_ref(digest).path, data)
+        return digest
+
+    def model_ref(self, digest: str) -> ArtifactRef:
+        """Return where a model lies."""
+        return model_ref(digest)
+
+    def model_path(self, digest: str) -> Path:
+        """Return a file with a model, checked against its digest; not to be changed."""
+        return self._verified_path(model_ref(digest))
+
+    def open_tensors(self, ref: ArtifactRef) -> TensorFile:
+        """Open stored tensors, checked against their digest.
+
+        Raises
+        ------
+        DamagedStoreError
+            If they are missing or were changed.
+        """
+        return TensorFile(self._verified_path(ref))
+
+    def _verified_path(self, ref: ArtifactRef) -> Path:
+        # A round opens the same file several times; it is hashed again only if it was touched.
+        path = self.store.local_path(ref.path)
+        status = path.stat()
+        seen = (ref.path, ref.sha256, status.st_size, status.st_mtime_ns)
+        if seen not in self._verified:
+            path = self.store.verified_path(ref)
+            self._verified.add(seen)
+        return path
+
+    def _check_due(self, state: FederationState, now: dt.datetime, force: bool) -> None:
+        if state.phase is not Phase.OPEN:
+            raise RoundStateError(f"round {state.round_num} is {state.phase.value}, wanted open")
+        if not force and (state.deadline is None or now < state.deadline):
+            deadline = state.deadline
+            due = "when it is forced" if deadline is None else f"at {deadline:%Y-%m-%d %H:%M} UTC"
+            raise RoundStateError(f"round {state.round_num} is due {due}; force seals it now")
+
+    def _sealed_before(self, state: FederationState) -> SealedRound | None:
+        try:
+            return self.sealed_round(state.round_num - 1)
+        except RoundStateError:
+            return None
+
+    def _sealed_entry(self, round_num: int) -> Entry:
+        entry = self.journal.find(EntryKind.ROUND_SEALED, round_num)
+        if entry is None:
+            raise RoundStateError(f"round {round_num} of {self.name} is not sealed")
+        return entry
+
+
+def _ref_json(ref: ArtifactRef) -> Payload:
+    return {"path": ref.path, "sha256": ref.sha256}
+
+
+def _utc(now: dt.datetime) -> dt.datetime:
+    if now.tzinfo is None:
+        raise ValueError(f"now is {now.isoformat()} without a zone, wanted one")
+    return now.astimezone(dt.UTC)

@@ -1,0 +1,114 @@
+"""Where things lie in a federation folder, and which names may become part of a key.
+
+A key is the only way from a name to a place. Its parts follow one strict pattern, so no name that
+came from outside can leave the folder, hide in it, or mean two things on two file systems.
+
+Examples
+--------
+>>> update_key(7, "plant-a", "update.json")
+'inbox/round=000007/plant-a/update.json'
+"""
+
+from __future__ import annotations
+
+import re
+
+from clma.errors import UnknownClientError
+
+__all__ = [
+    "CONFIG_KEY",
+    "LEDGER_PREFIX",
+    "check_client_id",
+    "check_key",
+    "entry_key",
+    "inbox_prefix",
+    "is_client_id",
+    "printable",
+    "round_prefix",
+    "sealed_key",
+    "table_key",
+    "update_key",
+]
+
+CONFIG_KEY = "federation.toml"
+LEDGER_PREFIX = "ledger"
+
+# No part starts with a dot: that excludes '.', '..' and the drafts that a local disk stages.
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=-]{0,127}")
+_CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+# Windows opens a device for these, with any extension.
+_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+
+
+def check_key(key: str) -> str:
+    """Return `key` if every part of it is a plain name.
+
+    Raises
+    ------
+    ValueError
+        If it is empty, absolute, holds an empty part, ``..`` or another character.
+    """
+    if not all(_PART.fullmatch(part) for part in key.split("/")):
+        raise ValueError(
+            f"{printable(key)!r} is not a key: wanted plain names with '/' between them"
+        )
+    return key
+
+
+def is_client_id(text: str) -> bool:
+    """Tell whether a text may be a client's id."""
+    return (
+        bool(_CLIENT_ID.fullmatch(text)) and not text.endswith(".") and not _DEVICE.fullmatch(text)
+    )
+
+
+def check_client_id(text: str) -> str:
+    """Return `text` if it may be a client's id.
+
+    Raises
+    ------
+    UnknownClientError
+        If it may not; no such client can exist.
+    """
+    if not is_client_id(text):
+        raise UnknownClientError(
+            f"client id '{printable(text)}' is not allowed: wanted 1 to 64 of A-Z a-z 0-9 . _ -, "
+            "a letter or digit first, no dot last, no device name"
+        )
+    return text
+
+
+def printable(text: str, limit: int = 80) -> str:
+    """Return text from outside as plain ASCII without control characters, cut at `limit`."""
+    safe = text.encode("unicode_escape", "backslashreplace").decode("ascii")
+    return safe if len(safe) <= limit else safe[: limit - 3] + "..."
+
+
+def entry_key(number: int) -> str:
+    """Return the key of a ledger entry."""
+    return f"{LEDGER_PREFIX}/{number:08d}.json"
+
+
+def inbox_prefix(round_num: int) -> str:
+    """Return the folder in which clients drop their updates of a round."""
+    return f"inbox/round={round_num:06d}"
+
+
+def update_key(round_num: int, client_id: str, file_name: str) -> str:
+    """Return the key of a file that a client drops."""
+    return f"{inbox_prefix(round_num)}/{client_id}/{file_name}"
+
+
+def round_prefix(round_num: int) -> str:
+    """Return the folder of what was recorded of a round."""
+    return f"rounds/round={round_num:06d}"
+
+
+def sealed_key(round_num: int) -> str:
+    """Return the key of a round's sealed inputs."""
+    return f"{round_prefix(round_num)}/sealed.json"
+
+
+def table_key(round_num: int, name: str) -> str:
+    """Return the key of one of a round's tables."""
+    return f"{round_prefix(round_num)}/{name}.parquet"

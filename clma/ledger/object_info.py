@@ -1,0 +1,23 @@
+"""What a store tells about an object without reading it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+__all__ = ["ObjectInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """Size and age of an object.
+
+    Parameters
+    ----------
+    size_bytes : int
+    modified : datetime
+        In UTC, by the store's clock.
+    """
+
+    size_bytes: int
+    modified: dt.datetime

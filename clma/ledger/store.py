@@ -1,0 +1,232 @@
+"""The federation folder on a local disk or any object store, behind one small interface.
+
+Every write of the ledger goes through *put if absent*, which is atomic on all of them; on a local
+disk it is durable, too, before it returns.
+
+Examples
+--------
+>>> store = Store.open("memory://example")
+>>> store.put_once("models/a.bin", b"weights").path
+'models/a.bin'
+>>> store.list("models")
+('models/a.bin',)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+import threading
+import weakref
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from clma.errors import ConflictError, DamagedStoreError, MissingObjectError
+from clma.ledger.keys import check_key
+from clma.ledger.local_disk import LocalDisk
+from clma.ledger.object_info import ObjectInfo
+from clma.ledger.object_store import RemoteObjects
+from clma.records import ArtifactRef
+
+__all__ = ["Store", "file_digest"]
+
+DRAFT_AGE_S = 24 * 3600.0
+"""A draft older than this belongs to a writer that is gone: no upload of one file takes a day."""
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file, read in pieces."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+class Store:
+    """Keys to bytes; safe to use from several threads and processes. Made by `Store.open`.
+
+    Parameters
+    ----------
+    objects : LocalDisk or RemoteObjects
+    """
+
+    def __init__(self, objects: LocalDisk | RemoteObjects) -> None:
+        self._objects = objects
+        self._lock = threading.Lock()
+        self._cache: Path | None = None
+
+    @classmethod
+    def open(cls, url: str | Path) -> Store:
+        """Open a store by path or URL; nothing is made before the first object is written.
+
+        Parameters
+        ----------
+        url : str or Path
+            A plain path, ``file://``, ``memory://NAME`` (the same store for the whole process),
+            or what obstore takes: ``s3://``, ``gs://``, ``az://`` ...
+        """
+        text = str(url)
+        # One letter before the colon is a Windows drive, not a scheme.
+        if isinstance(url, Path) or len(urlsplit(text).scheme) <= 1:
+            return cls(LocalDisk(Path(text)))
+        if text.startswith("file:"):
+            return cls(LocalDisk(Path(url2pathname(urlsplit(text).path))))
+        return cls(RemoteObjects(text))
+
+    @property
+    def url(self) -> str:
+        """Where it is, for messages."""
+        return self._objects.url
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Delete what `local_path` downloaded; the store can still be used."""
+        with self._lock:
+            if self._cache is not None:
+                shutil.rmtree(self._cache, ignore_errors=True)
+                self._cache = None
+
+    def get(self, key: str) -> bytes:
+        """Return an object's bytes.
+
+        Raises
+        ------
+        MissingObjectError
+            If there is no such object.
+        """
+        return self._objects.read(check_key(key))
+
+    def get_verified(self, ref: ArtifactRef) -> bytes:
+        """Return an object's bytes if they are the recorded ones.
+
+        Raises
+        ------
+        DamagedStoreError
+            If it is missing or its digest is another.
+        """
+        data = self.get(ref.path)
+        _check_digest(ref, hashlib.sha256(data).hexdigest())
+        return data
+
+    def info(self, key: str) -> ObjectInfo:
+        """Return an object's size and age; MissingObjectError if there is none."""
+        return self._objects.info(check_key(key))
+
+    def exists(self, key: str) -> bool:
+        """Tell whether there is such an object."""
+        try:
+            self.info(key)
+        except MissingObjectError:
+            return False
+        return True
+
+    def list(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the keys below a folder, sorted.
+
+        Names that are no keys (a plant may drop anything) are listed as they are found; `get`
+        refuses them.
+        """
+        folder = prefix.rstrip("/")
+        return tuple(sorted(self._objects.names(check_key(folder) if folder else "")))
+
+    def put_if_absent(self, key: str, data: bytes) -> ArtifactRef:
+        """Write an object, unless there is one: of several writers exactly one succeeds.
+
+        Raises
+        ------
+        ConflictError
+            If the object is already there, whatever it holds.
+        """
+        self._objects.create(check_key(key), data)
+        return ArtifactRef(key, hashlib.sha256(data).hexdigest())
+
+    def put_once(self, key: str, data: bytes) -> ArtifactRef:
+        """Write an object that never changes; writing the same bytes again does nothing.
+
+        Raises
+        ------
+        ConflictError
+            If other bytes are already there.
+        """
+        try:
+            return self.put_if_absent(key, data)
+        except ConflictError:
+            digest = hashlib.sha256(data).hexdigest()
+            if hashlib.sha256(self.get(key)).hexdigest() != digest:
+                raise ConflictError(
+                    f"{key} is already there in {self.url} with other bytes"
+                ) from None
+            return ArtifactRef(key, digest)
+
+    def replace(self, key: str, data: bytes) -> ArtifactRef:
+        """Write an object, over an older one if there is one."""
+        self._objects.replace(check_key(key), data)
+        return ArtifactRef(key, hashlib.sha256(data).hexdigest())
+
+    def local_path(self, key: str) -> Path:
+        """Return a file with the object's bytes, to be mapped into memory and not to be changed.
+
+        On a local disk the object itself, elsewhere a copy that is downloaded once and deleted
+        with `close`.
+
+        Raises
+        ------
+        MissingObjectError
+            If there is no such object.
+        """
+        check_key(key)
+        if isinstance(self._objects, LocalDisk):
+            return self._objects.file(key)
+        with self._lock:
+            path = self._cache_folder() / key
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                draft = path.with_name(path.name + ".tmp")
+                draft.write_bytes(self.get(key))
+                draft.replace(path)
+            return path
+
+    def verified_path(self, ref: ArtifactRef) -> Path:
+        """Return a file with the object's bytes if they are the recorded ones.
+
+        Raises
+        ------
+        DamagedStoreError
+            If it is missing or its digest is another.
+        """
+        path = self.local_path(ref.path)
+        _check_digest(ref, file_digest(path))
+        return path
+
+    def sweep(self, prefix: str, *, older_than_s: float = DRAFT_AGE_S) -> int:
+        """Delete drafts that killed writers left below a folder; returns how many.
+
+        Object stores keep no drafts that a listing would show.
+        """
+        if isinstance(self._objects, LocalDisk):
+            return self._objects.sweep(check_key(prefix), older_than_s)
+        return 0
+
+    def _cache_folder(self) -> Path:
+        if self._cache is None:
+            self._cache = Path(tempfile.mkdtemp(prefix="clma-"))
+            weakref.finalize(self, shutil.rmtree, self._cache, ignore_errors=True)
+        return self._cache
+
+
+def _check_digest(ref: ArtifactRef, found: str) -> None:
+    if found != ref.sha256:
+        raise DamagedStoreError(
+            f"{ref.path} has SHA-256 {found[:12]}..., recorded is {ref.sha256[:12]}..."
+        )

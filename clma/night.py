@@ -1,0 +1,79 @@
+"""A night without an orchestrator: seal, decide, commit, open the next round, in this process.
+
+What the Prefect flow does task by task, for scripts, tests and simulations; the bytes are the same.
+
+Examples
+--------
+>>> import datetime as dt, tempfile, pathlib
+>>> import numpy as np
+>>> from clma.config import preset_config
+>>> from clma.parameters.tensor_file import serialize_tensors
+>>> folder = pathlib.Path(tempfile.mkdtemp())
+>>> base = folder / "base.safetensors"
+>>> _ = base.write_bytes(serialize_tensors({"w": np.zeros(2, np.float32)}))
+>>> federation = Federation.create(folder / "store", preset_config("example"), base, ["plant-1"])
+>>> open_next_round(federation, now=dt.datetime.now(dt.UTC)).round_num
+1
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from clma.cohorting.given import given_moves
+from clma.errors import RoundHeldError
+from clma.ledger.federation import Federation
+from clma.records import FederationState
+from clma.round import RoundOutcome, run_round
+
+__all__ = ["close_round", "open_next_round"]
+
+
+def open_next_round(federation: Federation, *, now: dt.datetime) -> FederationState:
+    """Open the next round, with the moves that a given schedule of cohorts asks for.
+
+    Raises
+    ------
+    RoundStateError
+        If the newest round is sealed and not decided.
+    """
+    state = federation.state()
+    moves = given_moves(state, federation.config, state.round_num + 1)
+    return federation.open_round(now=now, moves=moves)
+
+
+def close_round(federation: Federation, *, now: dt.datetime, force: bool = False) -> RoundOutcome:
+    """Seal the open round, decide it, commit the decision and open the next round.
+
+    Parameters
+    ----------
+    federation : Federation
+    now : datetime
+        With a zone.
+    force : bool
+        Close before the deadline.
+
+    Raises
+    ------
+    RoundStateError
+        If no round is due.
+    RoundHeldError
+        If too few clients took part: the round is recorded as held, the next one is open.
+    """
+    sealed = federation.seal_round(now=now, force=force)
+    state = federation.state_at_seal(sealed.round_num)
+    try:
+        outcome = run_round(
+            state,
+            sealed,
+            federation.config,
+            open_tensors=federation.open_tensors,
+            save_model=federation.add_model,
+        )
+    except RoundHeldError as error:
+        federation.hold_round(str(error), now=now)
+        open_next_round(federation, now=now)
+        raise
+    federation.commit_round(outcome.decision, outcome.state, now=now)
+    open_next_round(federation, now=now)
+    return outcome

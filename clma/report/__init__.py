@@ -1,0 +1,1 @@
+"""What people look at: figures from the records that a round decided."""

@@ -1,0 +1,114 @@
+"""A simulated plant that takes part like a real one: pull, train, report, submit.
+
+It reaches the federation through `clma.client` only, so what is simulated is the data, not the way
+in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clma.client import DriftReporter, pull, submit
+from clma.ledger.federation import Federation
+from clma.parameters.tensor_file import TensorFile, serialize_tensors
+from clma.simulation.fleet import Fleet
+from clma.simulation.training import TrainingConfig, losses, train
+
+__all__ = ["SimulatedClient", "read_parameters"]
+
+
+class SimulatedClient:
+    """One plant of a fleet.
+
+    Parameters
+    ----------
+    fleet : Fleet
+    client_id : str
+    folder : Path
+        The plant's own disk: its model and its detector's memory survive there.
+    training : TrainingConfig
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        client_id: str,
+        folder: Path,
+        training: TrainingConfig | None = None,
+    ) -> None:
+        self._fleet = fleet
+        self._client_id = client_id
+        self._folder = folder
+        self._training = training or TrainingConfig()
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def take_part(self, federation: Federation) -> bool:
+        """Take part in the open round.
+
+        Parameters
+        ----------
+        federation : Federation
+
+        Returns
+        -------
+        bool
+            The drift flag that was sent.
+        """
+        pulled = pull(
+            federation, federation.name, self._client_id, self._folder / "model.safetensors"
+        )
+        windows, labels = self._fleet.training_windows(self._client_id, pulled.round_num)
+        base = read_parameters(pulled.path)
+        rng = self._rng(federation, pulled.round_num)
+        trained = train(
+            base, windows, labels, model=self._fleet.model, config=self._training, rng=rng
+        )
+        watched = base if pulled.loss_point == "before" else trained
+        reporter = DriftReporter(federation.config.drift, self._folder / "detector.json")
+        reading = reporter.observe(
+            self._losses(watched, windows, labels), round_num=pulled.round_num
+        )
+        confirm = None
+        if pulled.confirm_path is not None:
+            origin = read_parameters(pulled.confirm_path)
+            confirm = reporter.origin_still_bad(self._losses(origin, windows, labels))
+        update = self._folder / "update.safetensors"
+        update.write_bytes(serialize_tensors(trained))
+        submit(
+            federation,
+            federation.name,
+            self._client_id,
+            tensors=update,
+            n_examples=len(labels),
+            drift_flag=reading.drift_detected,
+            confirm=confirm,
+            loss=reading.loss if pulled.share_loss else None,
+            round_num=pulled.round_num,
+            base_digest=pulled.base_digest,
+        )
+        return reading.drift_detected
+
+    def _losses(
+        self,
+        parameters: Mapping[str, NDArray[Any]],
+        windows: NDArray[np.float32],
+        labels: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        return losses(parameters, windows, labels, model=self._fleet.model)
+
+    def _rng(self, federation: Federation, round_num: int) -> np.random.Generator:
+        key = [federation.config.seed, round_num, self._fleet.client_ids.index(self._client_id)]
+        return np.random.default_rng(
+            np.random.SeedSequence(entropy=self._fleet.seed, spawn_key=key)
+        )
+
+
+def read_parameters(path: Path) -> dict[str, NDArray[Any]]:
+    """Read a model file into memory."""
+    with TensorFile(path) as file:
+        return {spec.name: np.array(file.read(spec.name)) for spec in file.specs}

@@ -1,0 +1,196 @@
+"""Let a fleet live through its rounds and score it against the truth.
+
+The caller says how a round is closed: in this process (`clma.night.close_round`) or by the nightly
+flow. Everything else, clients included, is the same.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clma.config import FederationConfig, GivenCohorts, preset_config
+from clma.errors import InvalidConfigError
+from clma.ledger.federation import Federation
+from clma.night import open_next_round
+from clma.parameters.tensor_file import serialize_tensors
+from clma.simulation.client import SimulatedClient, read_parameters
+from clma.simulation.fleet import Fleet
+from clma.simulation.scores import ClientScore, FleetScores, macro_f1, score_fleet
+from clma.simulation.training import TrainingConfig, predict
+
+__all__ = ["RoundView", "found_federation", "live", "truth_schedule"]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundView:
+    """One round of a simulated life, for whoever watches.
+
+    Parameters
+    ----------
+    round_num : int
+    scores : tuple of ClientScore
+    flagged : tuple of client id
+        Clients that reported a drift.
+    moves : mapping of client id to (str, str)
+        Cohort before and after, of those that changed it.
+    cohorts : mapping of client id to cohort id
+        After the round.
+    """
+
+    round_num: int
+    scores: tuple[ClientScore, ...]
+    flagged: tuple[str, ...]
+    moves: Mapping[str, tuple[str, str]]
+    cohorts: Mapping[str, str]
+
+
+def truth_schedule(fleet: Fleet, n_rounds: int) -> tuple[GivenCohorts, ...]:
+    """Return the fleet's true concepts as a schedule of given cohorts, for the oracle."""
+    entries: list[GivenCohorts] = []
+    for round_num in range(1, n_rounds + 2):
+        labels = {c: fleet.concept(c, round_num) for c in fleet.client_ids}
+        if not entries or labels != entries[-1].labels:
+            entries.append(GivenCohorts(from_round=round_num, labels=labels))
+    return tuple(entries)
+
+
+def found_federation(
+    fleet: Fleet,
+    url: str | Path,
+    name: str,
+    scratch: Path,
+    *,
+    preset: str = "clma",
+    n_rounds: int,
+    overrides: tuple[str, ...] = (),
+    share: tuple[str, ...] = (),
+) -> Federation:
+    """Make a federation for a simulated fleet and open its first round.
+
+    Parameters
+    ----------
+    fleet : Fleet
+    url : str or Path
+        Of the store.
+    name : str
+        Of the federation.
+    scratch : Path
+        Folder for the initial model's file.
+    preset : str
+        ``oracle`` gets the fleet's truth as its schedule.
+    n_rounds : int
+        Rounds to be lived through.
+    overrides : tuple of str
+        ``section.key=value``.
+    share : tuple of str
+        What the clients share beyond the default policy.
+
+    Raises
+    ------
+    InvalidConfigError
+        If preset or overrides are not valid, or `n_rounds` is not positive.
+    """
+    if n_rounds < 1:
+        raise InvalidConfigError(f"{n_rounds} rounds, wanted at least 1")
+    base = scratch / "initial.safetensors"
+    base.write_bytes(serialize_tensors(fleet.initial_parameters()))
+    config = _configure(fleet, name, preset, n_rounds, overrides, share)
+    federation = Federation.create(url, config, base, fleet.client_ids)
+    open_next_round(federation, now=dt.datetime.now(dt.UTC))
+    return federation
+
+
+def _configure(
+    fleet: Fleet,
+    name: str,
+    preset: str,
+    n_rounds: int,
+    overrides: tuple[str, ...],
+    share: tuple[str, ...],
+) -> FederationConfig:
+    settings: dict[str, Any] = {
+        "model_factory": fleet.model_factory,
+        "model_arguments": fleet.model_arguments,
+        "privacy": {"share": ["weights", "flag", "examples", *share]},
+    }
+    if preset == "oracle":
+        schedule = [entry.model_dump() for entry in truth_schedule(fleet, n_rounds)]
+        settings["cohorting"] = {"method": "given", "schedule": schedule}
+    return preset_config(name, preset, overrides=overrides, **settings)
+
+
+def live(
+    fleet: Fleet,
+    federation: Federation,
+    scratch: Path,
+    *,
+    n_rounds: int,
+    close: Callable[[int], None],
+    watch: Callable[[RoundView], None] | None = None,
+    training: TrainingConfig | None = None,
+) -> FleetScores:
+    """Run a fleet through its rounds.
+
+    Parameters
+    ----------
+    fleet : Fleet
+    federation : Federation
+        With an open round; rounds before it are not lived through again, only scored.
+    scratch : Path
+        Folder for the clients' disks.
+    n_rounds : int
+        Last round to run.
+    close : callable
+        Closes the round of the given number and opens the next one.
+    watch : callable, optional
+        Is shown every round as soon as it is closed.
+    training : TrainingConfig, optional
+
+    Returns
+    -------
+    FleetScores
+        Over rounds 1 to `n_rounds`.
+    """
+    clients = {c: SimulatedClient(fleet, c, scratch / c, training) for c in fleet.client_ids}
+    views: list[RoundView] = []
+    for round_num in range(1, n_rounds + 1):
+        if round_num >= federation.state().round_num:
+            for client in clients.values():
+                client.take_part(federation)
+            close(round_num)
+        views.append(_view(fleet, federation, round_num))
+        if watch is not None:
+            watch(views[-1])
+    return score_fleet(fleet, [row for v in views for row in v.scores], views[-1].cohorts)
+
+
+def _view(fleet: Fleet, federation: Federation, round_num: int) -> RoundView:
+    # As of the commit: when the next round opens, given cohorts may move on already.
+    state = federation.state_at_commit(round_num)
+    before = federation.state_at_seal(round_num).clients
+    flags = {u.client_id: u.drift_flag for u in federation.sealed_round(round_num).updates}
+    models = {
+        digest: read_parameters(federation.model_path(digest))
+        for digest in {c.serving_digest for c in state.clients.values()}
+    }
+    rows = []
+    for client_id in fleet.client_ids:
+        windows, labels = fleet.test_windows(client_id, round_num)
+        parameters = models[state.clients[client_id].serving_digest]
+        f1 = macro_f1(labels, predict(parameters, windows, model=fleet.model))
+        rows.append(ClientScore(round_num, client_id, f1, flags.get(client_id)))
+    return RoundView(
+        round_num=round_num,
+        scores=tuple(rows),
+        flagged=tuple(row.client_id for row in rows if row.flagged),
+        moves={
+            c: (before[c].cohort_id, client.cohort_id)
+            for c, client in state.clients.items()
+            if before[c].cohort_id != client.cohort_id
+        },
+        cohorts={c: client.cohort_id for c, client in state.clients.items()},
+    )

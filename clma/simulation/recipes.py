@@ -1,0 +1,94 @@
+"""Fleets by name: ``<data>[-<schedule>][-<kind>]``, for example ``plant-gradual-covariate``.
+
+What is left out is ``stagger`` and ``mixed``. A slash may stand for the first dash.
+
+Examples
+--------
+>>> load_fleet(None, "plant", seed=0).schedule.name
+'stagger'
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clma.errors import InvalidConfigError
+from clma.simulation import plant
+from clma.simulation.families import KINDS, families_of
+from clma.simulation.fleet import Fleet
+from clma.simulation.pronto import pronto_fleet
+from clma.simulation.schedule import SHAPES, build_schedule, client_names
+
+__all__ = ["load_fleet", "recipe_names"]
+
+DATA = ("plant", "pronto")
+
+
+def recipe_names() -> tuple[str, ...]:
+    """Return the names that `load_fleet` takes, with the short forms first."""
+    short = [*DATA, *(f"{d}-{word}" for d in DATA for word in (*SHAPES, *KINDS))]
+    return (*short, *(f"{d}-{s}-{k}" for d in DATA for s in SHAPES for k in KINDS))
+
+
+def load_fleet(data: Path | None, recipe: str, seed: int, *, n_clients: int = 10) -> Fleet:
+    """Build a fleet.
+
+    Parameters
+    ----------
+    data : Path or None
+        Recorded table, where the recipe replays one; None for the generator.
+    recipe : str
+        One of `recipe_names`.
+    seed : int, >= 0
+    n_clients : int, >= 1
+
+    Returns
+    -------
+    Fleet
+
+    Raises
+    ------
+    InvalidConfigError
+        If the recipe is unknown, does not fit `data`, or the table cannot be used.
+    """
+    name = recipe.replace("/", "-", 1)
+    if name not in recipe_names():
+        raise InvalidConfigError(
+            f"recipe {recipe!r} is unknown, wanted {' or '.join(DATA)}, "
+            f"then [-{'|'.join(SHAPES)}], then [-{'|'.join(KINDS)}]"
+        )
+    if seed < 0 or n_clients < 1:
+        raise InvalidConfigError(
+            f"got seed {seed} and {n_clients} clients, wanted seed >= 0 and at least 1 client"
+        )
+    kind_of_data, *words = name.split("-")
+    shape = next((word for word in words if word in SHAPES), "stagger")
+    kind = next((word for word in words if word in KINDS), "mixed")
+    if kind_of_data == "plant":
+        if data is not None:
+            raise InvalidConfigError(f"recipe {recipe!r} generates its data, got the file {data}")
+        return _plant_fleet(shape, kind, seed, name, n_clients)
+    if data is None:
+        raise InvalidConfigError(f"recipe {recipe!r} replays a table, wanted the path of its file")
+    return pronto_fleet(data, shape, kind, seed, name=name, n_clients=n_clients)
+
+
+def _plant_fleet(shape: str, kind: str, seed: int, name: str, n_clients: int) -> Fleet:
+    client_ids = client_names(n_clients)
+    families = families_of(
+        kind,
+        shape,
+        conditions=plant.CONDITIONS[1:],
+        n_classes=len(plant.CLASSES),
+        relabelled=(1, 2, 3, 4),
+    )
+    source = plant.PlantSource(seed)
+    return Fleet(
+        name,
+        seed,
+        build_schedule(shape, client_ids, families),
+        source,
+        plant.CLASSES,
+        len(plant.VARIABLES),
+        source.window,
+    )

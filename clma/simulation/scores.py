@@ -1,0 +1,179 @@
+"""How well a fleet was served: F1 on each client's own concept, cohorts and flags as in truth.
+
+Examples
+--------
+>>> macro_f1(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0]))  # classes: .8 and .667
+0.733...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clma.errors import InvalidConfigError, ShapeMismatchError
+from clma.simulation.fleet import Fleet
+
+__all__ = ["ClientScore", "FleetScores", "adjusted_rand_index", "macro_f1", "score_fleet"]
+
+FIRST_SCORED_ROUND = 4  # the first drift is at round 3; its clients have had one round to recover
+FIRST_FLAG_ROUND = 2  # a flag needs an earlier loss
+
+
+@dataclass(frozen=True, slots=True)
+class ClientScore:
+    """One client in one round.
+
+    Parameters
+    ----------
+    round_num : int
+    client_id : str
+    f1 : float in [0, 1], or None
+        Macro-F1 of the model it is served after the round, on `Fleet.test_windows`; None where it
+        was not evaluated.
+    flagged : bool or None
+        Its drift flag in the round; None where it reported none.
+    """
+
+    round_num: int
+    client_id: str
+    f1: float | None
+    flagged: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetScores:
+    """Figures of one run; None where there is nothing to count.
+
+    Parameters
+    ----------
+    stationary_f1, drifted_f1 : float in [0, 1], or None
+        Mean over rounds >= 4 and over clients that never drift, and that do at some time.
+    final_stationary_f1, final_drifted_f1 : float in [0, 1], or None
+        The same in the last round.
+    ari : float in [-0.5, 1], or None
+        Adjusted Rand index of the final cohorts against the concepts of the last round.
+    n_cohorts : int
+        Final cohorts with members.
+    detector_recall : float in [0, 1], or None
+        Share of the drifts that were flagged in their round.
+    false_alarm_rate : float in [0, 1], or None
+        Share of the client-rounds from round 2 on, without any change in the data, with a flag.
+    """
+
+    stationary_f1: float | None
+    drifted_f1: float | None
+    final_stationary_f1: float | None
+    final_drifted_f1: float | None
+    ari: float | None
+    n_cohorts: int
+    detector_recall: float | None
+    false_alarm_rate: float | None
+
+
+def macro_f1(labels: NDArray[np.int64], predictions: NDArray[np.int64]) -> float:
+    """Average the F1 score over the classes present in `labels`.
+
+    Parameters
+    ----------
+    labels, predictions : ndarray of shape (n,)
+        Class indices. A class that is only predicted costs the others' precision.
+
+    Returns
+    -------
+    float in [0, 1]
+
+    Raises
+    ------
+    ShapeMismatchError
+        If the shapes differ or there is no label.
+    """
+    if labels.shape != predictions.shape or labels.size == 0:
+        raise ShapeMismatchError(
+            f"{labels.shape} labels and {predictions.shape} predictions, wanted as many, not 0"
+        )
+    scores = []
+    for label in np.unique(labels):
+        hits = int(((labels == label) & (predictions == label)).sum())
+        scores.append(2 * hits / int((labels == label).sum() + (predictions == label).sum()))
+    return float(np.mean(scores))
+
+
+def adjusted_rand_index(truth: Sequence[str], found: Sequence[str]) -> float:
+    """Compare two groupings of the same clients: 1 is equal, 0 is chance.
+
+    Parameters
+    ----------
+    truth, found : sequence of str
+        Group of each client, in one order.
+
+    References
+    ----------
+    .. [1] Hubert and Arabie (1985), "Comparing partitions", Journal of Classification 2.
+    """
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(list(truth), list(found)))
+
+
+def score_fleet(
+    fleet: Fleet, scores: Iterable[ClientScore], cohorts: Mapping[str, str]
+) -> FleetScores:
+    """Sum up a run.
+
+    Parameters
+    ----------
+    fleet : Fleet
+        Holds the truth.
+    scores : iterable of ClientScore
+        In any order, each client and round at most once.
+    cohorts : mapping of client_id to cohort_id
+        After the last round; clients without a cohort are left out.
+
+    Raises
+    ------
+    InvalidConfigError
+        If there is no score, or a client and round come twice.
+    """
+    rows = sorted(scores, key=lambda row: (row.round_num, row.client_id))
+    places = {(row.round_num, row.client_id) for row in rows}
+    if not rows or len(places) < len(rows):
+        raise InvalidConfigError(
+            f"{len(rows)} scores of {len(places)} clients and rounds, wanted one each, not 0"
+        )
+    last = rows[-1].round_num
+    drifted = set(fleet.drifted_clients)
+    final = [row for row in rows if row.round_num == last]
+    settled = [row for row in rows if row.round_num >= FIRST_SCORED_ROUND]
+    members = sorted(cohorts)
+    return FleetScores(
+        stationary_f1=_mean_f1(settled, set(fleet.client_ids) - drifted),
+        drifted_f1=_mean_f1(settled, drifted),
+        final_stationary_f1=_mean_f1(final, set(fleet.client_ids) - drifted),
+        final_drifted_f1=_mean_f1(final, drifted),
+        ari=adjusted_rand_index(
+            [fleet.concept(c, last) for c in members], [cohorts[c] for c in members]
+        )
+        if members
+        else None,
+        n_cohorts=len(set(cohorts.values())),
+        detector_recall=_flag_share(r for r in rows if fleet.drifts(r.client_id, r.round_num)),
+        false_alarm_rate=_flag_share(
+            r
+            for r in rows
+            if r.round_num >= FIRST_FLAG_ROUND and not fleet.changes(r.client_id, r.round_num)
+        ),
+    )
+
+
+def _mean_f1(rows: Iterable[ClientScore], client_ids: set[str]) -> float | None:
+    values = [row.f1 for row in rows if row.client_id in client_ids and row.f1 is not None]
+    return float(np.mean(values)) if values else None
+
+
+def _flag_share(rows: Iterable[ClientScore]) -> float | None:
+    flags = [row.flagged for row in rows if row.flagged is not None]
+    return float(np.mean(flags)) if flags else None

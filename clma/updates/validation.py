@@ -1,0 +1,248 @@
+"""The gate: the only code that looks into tensors and messages from outside.
+
+The server runs it when a round is sealed, the client before it sends, so that a plant learns at
+once what the server would say in the night. Checks go from cheap to dear; the first that fails
+names the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from clma.errors import InvalidUpdateError
+from clma.ledger.keys import printable
+from clma.ledger.store import file_digest
+from clma.parameters.tensor_file import (
+    FLOAT_DTYPES,
+    NUMPY_DTYPES,
+    TensorFile,
+    TensorFileError,
+    TensorLimits,
+)
+from clma.records import ArtifactRef, SealedUpdate, TensorSpec, UpdateMessage
+from clma.updates.message import parse_message
+from clma.updates.reasons import Reason
+
+__all__ = [
+    "CheckedUpdate",
+    "ExpectedUpdate",
+    "admit",
+    "check_message",
+    "check_tensors",
+    "limits_for",
+    "validate",
+]
+
+_CHUNK = 1 << 20
+_MAX_NAMES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedUpdate:
+    """What the federation's state says of a client's update.
+
+    Parameters
+    ----------
+    federation, client_id : str
+    round_num : int
+        The open round.
+    base_digest : str
+        Model that the client was sent.
+    specs : tuple of TensorSpec
+        Of the federation's model.
+    share : tuple of str
+        ``privacy.share``.
+    """
+
+    federation: str
+    client_id: str
+    round_num: int
+    base_digest: str
+    specs: tuple[TensorSpec, ...]
+    share: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedUpdate:
+    """An update that may be used.
+
+    Parameters
+    ----------
+    update : SealedUpdate
+        Without what the policy does not share.
+    notes : tuple of (Reason, str)
+        What the operator should know of it.
+    """
+
+    update: SealedUpdate
+    notes: tuple[tuple[Reason, str], ...] = field(default=())
+
+
+def validate(
+    data: bytes, tensors: Path, expected: ExpectedUpdate, *, tensors_key: str
+) -> CheckedUpdate:
+    """Check a whole update.
+
+    Parameters
+    ----------
+    data : bytes
+        ``update.json`` as found.
+    tensors : Path
+        ``update.safetensors`` as found.
+    expected : ExpectedUpdate
+    tensors_key : str
+        Where the tensors lie in the store.
+
+    Raises
+    ------
+    InvalidUpdateError
+        With its reason; the message is one line without control characters.
+    """
+    message = parse_message(data)
+    check_message(message, expected)
+    check_tensors(tensors, message.tensors_sha256, expected)
+    return admit(message, expected, tensors_key)
+
+
+def check_message(message: UpdateMessage, expected: ExpectedUpdate) -> None:
+    """Compare a message with what the state says; InvalidUpdateError if they differ."""
+    if message.client_id != expected.client_id:
+        _refuse(
+            expected, Reason.BAD_CLIENT_ID, f"message is of client '{printable(message.client_id)}'"
+        )
+    if message.federation != expected.federation:
+        got = printable(message.federation)
+        _refuse(
+            expected, Reason.BAD_METADATA, f"federation '{got}', wanted '{expected.federation}'"
+        )
+    if message.round_num != expected.round_num:
+        early = message.round_num > expected.round_num
+        reason = Reason.FUTURE_ROUND if early else Reason.STALE_ROUND
+        _refuse(
+            expected, reason, f"update of round {message.round_num}, open is {expected.round_num}"
+        )
+    if message.base_digest != expected.base_digest:
+        _refuse(
+            expected,
+            Reason.STALE_BASE,
+            f"trained from model {message.base_digest[:12]}, was sent {expected.base_digest[:12]}",
+        )
+
+
+def check_tensors(path: Path, digest: str, expected: ExpectedUpdate) -> None:
+    """Check a file of tensors against its digest and the federation's model.
+
+    Raises
+    ------
+    InvalidUpdateError
+        With reason BAD_FORMAT, DIGEST_MISMATCH, NAMES_MISMATCH, DTYPE_UNSUPPORTED, DTYPE_MISMATCH,
+        SHAPE_MISMATCH or NON_FINITE.
+    """
+    limits = limits_for(expected.specs)
+    size = path.stat().st_size
+    if size > limits.file_bytes:
+        _refuse(expected, Reason.BAD_FORMAT, f"{size} bytes, at most {limits.file_bytes} are read")
+    found = file_digest(path)
+    if found != digest:
+        _refuse(
+            expected,
+            Reason.DIGEST_MISMATCH,
+            f"tensors have {found[:12]}, message says {digest[:12]}",
+        )
+    try:
+        with TensorFile(path, limits=limits) as file:
+            _check_specs(file.specs, expected)
+            _check_finite(file, expected)
+    except TensorFileError as error:
+        reason = Reason.DTYPE_UNSUPPORTED if error.unsupported_dtype else Reason.BAD_FORMAT
+        _refuse(expected, reason, printable(str(error), 300))
+
+
+def admit(message: UpdateMessage, expected: ExpectedUpdate, tensors_key: str) -> CheckedUpdate:
+    """Turn a checked message into a sealed update, without what the policy does not share."""
+    notes: list[tuple[Reason, str]] = []
+    if message.n_examples == 0:
+        notes.append((Reason.ZERO_EXAMPLES, "0 examples, used with weight 0"))
+    hidden = []
+    if message.loss is not None and "loss" not in expected.share:
+        hidden.append("loss")
+    shares_flag = "flag" in expected.share
+    if not shares_flag and (message.drift_flag or message.confirm is not None):
+        hidden.append("flag")
+    if hidden:
+        notes.append(
+            (Reason.NOT_SHARED, f"dropped: privacy.share does not name {', '.join(hidden)}")
+        )
+    update = SealedUpdate(
+        client_id=message.client_id,
+        base_digest=message.base_digest,
+        tensors=ArtifactRef(tensors_key, message.tensors_sha256),
+        n_examples=message.n_examples,
+        drift_flag=message.drift_flag and shares_flag,
+        confirm=message.confirm if shares_flag else None,
+        loss=message.loss if "loss" in expected.share else None,
+    )
+    return CheckedUpdate(update, tuple(notes))
+
+
+def limits_for(specs: Sequence[TensorSpec]) -> TensorLimits:
+    """Return the sizes to decode for a model of these specs.
+
+    Eight times the model's bytes: a file in a wider dtype must still be told by its dtype.
+    """
+    n_bytes = sum(
+        int(np.prod(s.shape, dtype=np.int64)) * NUMPY_DTYPES[s.dtype].itemsize for s in specs
+    )
+    return TensorLimits(file_bytes=8 * n_bytes + 16 * 2**20)
+
+
+def _check_specs(found: Sequence[TensorSpec], expected: ExpectedUpdate) -> None:
+    got = {s.name: s for s in found}
+    wanted = {s.name: s for s in expected.specs}
+    missing, extra = sorted(set(wanted) - set(got)), sorted(set(got) - set(wanted))
+    if missing or extra:
+        prefixed = extra and {n.removeprefix("module.") for n in extra} == set(missing)
+        hint = "; strip the 'module.' prefix that DataParallel adds" if prefixed else ""
+        _refuse(
+            expected,
+            Reason.NAMES_MISMATCH,
+            f"missing tensors: {_some(missing)}; surplus: {_some(extra)}{hint}",
+        )
+    for name, spec in wanted.items():
+        shown = printable(name)
+        if got[name].dtype != spec.dtype:
+            detail = f"tensor '{shown}' is {got[name].dtype}, wanted {spec.dtype}"
+            _refuse(expected, Reason.DTYPE_MISMATCH, detail)
+        if got[name].shape != spec.shape:
+            detail = f"tensor '{shown}': expected {list(spec.shape)} got {list(got[name].shape)}"
+            _refuse(expected, Reason.SHAPE_MISMATCH, detail)
+
+
+def _check_finite(file: TensorFile, expected: ExpectedUpdate) -> None:
+    for spec in file.specs:
+        if spec.dtype not in FLOAT_DTYPES:
+            continue
+        values = file.read(spec.name).reshape(-1)
+        n_bad = sum(
+            int(np.count_nonzero(~np.isfinite(values[i : i + _CHUNK])))
+            for i in range(0, values.size, _CHUNK)
+        )
+        if n_bad:
+            noun = "value" if n_bad == 1 else "values"
+            detail = f"tensor '{printable(spec.name)}' has {n_bad} {noun} that are NaN or infinite"
+            _refuse(expected, Reason.NON_FINITE, detail)
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(printable(name) for name in names[:_MAX_NAMES])
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return (shown or "none") + more
+
+
+def _refuse(expected: ExpectedUpdate, reason: Reason, detail: str) -> NoReturn:
+    raise InvalidUpdateError(f"client '{expected.client_id}': {detail}", reason)

@@ -1,0 +1,130 @@
+"""What ``python -m flows.<name>`` does: options, a Prefect server, the flow, one line, a code.
+
+Exit codes: 0 done, 1 failed or held, 2 wrong usage. Imports prefect only inside the commands, after
+its settings stand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from clma.errors import ClmaError, RoundHeldError
+from flows._prefect_server import prefect_server
+
+__all__ = ["one_line", "orchestrated", "run_nightly_command", "run_publish_command"]
+
+ROOT = Path(__file__).parents[1]
+
+StoreOption = Annotated[str, typer.Option("--store", help="Folder or object-store URL.")]
+NameOption = Annotated[str, typer.Option("--federation", help="Name of the federation.")]
+TrackingOption = Annotated[
+    str | None, typer.Option("--tracking-uri", help="MLflow store; default: the project's own.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+@contextlib.contextmanager
+def orchestrated(home: Path | None = None, *, port: int = 0) -> Iterator[str]:
+    """Provide Prefect to what is run inside; all its state in `home` (default: the project).
+
+    Yields
+    ------
+    str
+        The API's URL.
+    """
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+    with prefect_server(home or ROOT / ".prefect", port=port) as url:
+        yield url
+
+
+def one_line(error: BaseException) -> str:
+    """Return an expected failure as one line for stderr."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _fail(error: BaseException) -> NoReturn:
+    word = "held" if isinstance(error, RoundHeldError) else "failed"
+    typer.echo(f"{word}: {one_line(error)}", err=True)
+    raise typer.Exit(1)
+
+
+def _run(command: Callable[..., None], example: str) -> NoReturn:
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(epilog=f"Example: {example}")(command)
+    app()
+    sys.exit(0)
+
+
+def _show(result: Any, text: str, *, as_json: bool) -> None:
+    values = None if result is None else dataclasses.asdict(result)
+    typer.echo(json.dumps(values) if as_json else text)
+
+
+def _nightly(
+    store: StoreOption,
+    federation: NameOption,
+    now: Annotated[
+        bool, typer.Option("--now", help="Close the open round before it is due.")
+    ] = False,
+    tracking_uri: TrackingOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Close the round that is due, decide it, publish it and open the next."""
+    try:
+        with orchestrated():
+            from flows.nightly import nightly
+
+            committed = nightly(store, federation, now=now, tracking_uri=tracking_uri)
+    except ClmaError as error:
+        _fail(error)
+    if committed is None:
+        _show(None, "nothing is due", as_json=as_json)
+        return
+    moves = ", ".join(f"{c} {move}" for c, move in committed.moves.items()) or "nobody moved"
+    cohorts = ", ".join(committed.cohorts)
+    _show(
+        committed,
+        f"round {committed.round_num} committed: cohorts {cohorts}; {moves}",
+        as_json=as_json,
+    )
+
+
+def _publish(
+    store: StoreOption,
+    federation: NameOption,
+    tracking_uri: TrackingOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Publish every committed round that is not in MLflow yet."""
+    try:
+        with orchestrated():
+            from flows.publish import publish
+
+            rebuilt = publish(store, federation, tracking_uri)
+    except ClmaError as error:
+        _fail(error)
+    _show(
+        rebuilt,
+        f"{rebuilt.n_rounds} rounds: {rebuilt.runs_created} runs and "
+        f"{rebuilt.versions_created} model versions created",
+        as_json=as_json,
+    )
+
+
+def run_nightly_command() -> NoReturn:
+    """Be ``python -m flows.nightly``."""
+    _run(_nightly, "python -m flows.nightly --store federations/demo --federation demo --now")
+
+
+def run_publish_command() -> NoReturn:
+    """Be ``python -m flows.publish``."""
+    _run(_publish, "python -m flows.publish --store federations/demo --federation demo")

@@ -1,0 +1,95 @@
+"""One round: seal, detect, quarantine, cohort, aggregate, gate, commit, publish, open the next.
+
+Every step is a task whose result is kept, so a failed run is retried where it failed. `nightly`
+runs the same body within its own flow run: one run a night, and that one is what an operator
+retries.
+"""
+
+from __future__ import annotations
+
+from prefect import flow, unmapped
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from clma.errors import RoundHeldError
+from tasks.aggregate_cohort import aggregate_cohort, average_everybody
+from tasks.check_quorum import check_quorum
+from tasks.choose_round import ChosenRound, choose_round
+from tasks.commit_round import Committed, commit_round
+from tasks.decide_round import decide_round
+from tasks.form_groups import form_groups
+from tasks.measure_updates import measure_updates
+from tasks.name_run import name_run
+from tasks.night import Night, shards_of
+from tasks.open_round import open_round
+from tasks.place_groups import place_groups
+from tasks.publish_round import publish_cohort, publish_round
+from tasks.quarantine_clients import quarantine_clients
+from tasks.seal_round import seal_round
+
+__all__ = ["decide_night", "federated_round", "run_round"]
+
+
+@flow(name="round", task_runner=ThreadPoolTaskRunner(max_workers=4))  # type: ignore[arg-type]
+def federated_round(
+    store: str, federation: str, round_num: int | None = None, tracking_uri: str | None = None
+) -> Committed | None:
+    """Run the newest round now, whether it is due or not.
+
+    Parameters
+    ----------
+    store : str
+        Folder or URL of the federation.
+    federation : str
+        Its name.
+    round_num : int, optional
+        Refuse to run any other round than this one.
+    tracking_uri : str, optional
+        MLflow store to publish to; default: ``MLFLOW_TRACKING_URI``, or the project's own.
+    """
+    chosen = choose_round(store, federation, now=True, round_num=round_num)
+    if chosen.round_num is None:
+        return None
+    return run_round(store, federation, chosen, tracking_uri)
+
+
+def run_round(
+    store: str, federation: str, chosen: ChosenRound, tracking_uri: str | None = None
+) -> Committed:
+    """Run a chosen round within the current flow run.
+
+    Raises
+    ------
+    RoundHeldError
+        If too few clients took part; the next round is open all the same.
+    """
+    name_run(federation, chosen)
+    night = seal_round(store, federation, chosen)
+    try:
+        check_quorum(night)
+    except RoundHeldError:
+        open_round(store, federation, night.round_num)
+        raise
+    committed = decide_night(night)
+    try:
+        for cohort_id in committed.cohorts:
+            publish_cohort(store, federation, night.round_num, cohort_id, tracking_uri)
+        publish_round(store, federation, night.round_num, tracking_uri)
+    finally:
+        # The round is committed: plants must not wait for MLflow. The run still fails, and its
+        # retry publishes.
+        open_round(store, federation, night.round_num)
+    return committed
+
+
+def decide_night(night: Night) -> Committed:
+    """Run the part of a round that is a pure function of its sealed inputs, and commit it."""
+    measurements = measure_updates.map(shards_of(night), unmapped(night))
+    consensus = average_everybody.submit(night)
+    quarantine = quarantine_clients(night)
+    groupings = form_groups.map(list(quarantine.units), unmapped(night)).result()
+    placed = place_groups(night, quarantine, groupings)
+    models = aggregate_cohort.map(list(placed.jobs), unmapped(night)).result()
+    decided = decide_round(
+        night, measurements.result(), quarantine, placed, models, consensus.result()
+    )
+    return commit_round(night, decided)

@@ -1,0 +1,29 @@
+"""Hold a round that too few clients take part in."""
+
+from __future__ import annotations
+
+from prefect import task
+
+import clma.round as steps
+from clma.errors import RoundHeldError
+from tasks.night import IO_RETRIES, Night, open_federation
+
+__all__ = ["check_quorum"]
+
+
+@task(**IO_RETRIES)
+def check_quorum(night: Night) -> None:
+    """Record a round below quorum as held.
+
+    Raises
+    ------
+    RoundHeldError
+        If it is; the ledger says so, too.
+    """
+    federation = open_federation(night)
+    try:
+        steps.check_quorum(federation.sealed_round(night.round_num), federation.config)
+    except RoundHeldError as error:
+        if federation.state().round_num == night.round_num:
+            federation.hold_round(str(error))
+        raise

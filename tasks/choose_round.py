@@ -1,0 +1,83 @@
+"""Find the round that a night is about."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from prefect import task
+
+from clma.errors import RoundStateError
+from clma.ledger.chain import EntryKind
+from clma.ledger.federation import Federation
+from clma.records import FederationState, Phase
+from tasks.night import IO_RETRIES, PINNED_TO_RUN
+
+__all__ = ["ChosenRound", "choose_round"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRound:
+    """The round to close.
+
+    Parameters
+    ----------
+    round_num : int or None
+        None: nothing is due.
+    opened_entry : str
+        SHA-256 of the ledger entry that opened it; tells it from a round of the same number in a
+        federation that was made anew in the same place.
+    detail : str
+        One line for the operator.
+    """
+
+    round_num: int | None
+    opened_entry: str
+    detail: str
+
+
+@task(**PINNED_TO_RUN, **IO_RETRIES)
+def choose_round(
+    store: str, federation: str, now: bool, round_num: int | None = None
+) -> ChosenRound:
+    """Choose the round that is due, or was left half done; stick to it when the run is retried.
+
+    Parameters
+    ----------
+    store, federation : str
+    now : bool
+        Close the open round before its deadline.
+    round_num : int, optional
+        The round to run instead; it has to be the newest one.
+
+    Raises
+    ------
+    RoundStateError
+        If `round_num` is not the newest round.
+    """
+    opened = Federation.open(store, federation)
+    state = opened.state()
+    if round_num is not None and round_num != state.round_num:
+        raise RoundStateError(
+            f"round {round_num} of {federation!r} cannot be run: the newest is {state.round_num}"
+        )
+    detail = _why_not_due(state, now or round_num is not None)
+    if detail is not None:
+        return ChosenRound(None, "", detail)
+    digest = opened.entry_digest(EntryKind.ROUND_OPENED, state.round_num)
+    return ChosenRound(
+        state.round_num, digest or "", f"round {state.round_num} was {state.phase.value}"
+    )
+
+
+def _why_not_due(state: FederationState, now: bool) -> str | None:
+    if state.phase is Phase.CREATED:
+        return "no round was opened yet"
+    if state.phase is not Phase.OPEN or now:
+        return None
+    if state.deadline is not None and dt.datetime.now(dt.UTC) >= state.deadline:
+        return None
+    due = (
+        "when it is closed by hand" if state.deadline is None else f"at {state.deadline:%F %R} UTC"
+    )
+    return f"round {state.round_num} is due {due}"

@@ -1,0 +1,71 @@
+"""Put the parts of a round together: gate, decision, next state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from prefect import task
+
+from clma.cohorting.placement import Placement
+from clma.decision import AggregatedModel, Measurement, decide
+from clma.drift.quarantine import Triage
+from clma.records import ArtifactRef, FederationState, RoundDecision
+from tasks.night import (
+    CACHED,
+    IO_RETRIES,
+    Night,
+    load_stage,
+    open_federation,
+    save_stage,
+    sealed_inputs,
+)
+from tasks.place_groups import Placed
+from tasks.quarantine_clients import Quarantine
+
+__all__ = ["Decided", "decide_round"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A round's decision and the state it leads to, by reference."""
+
+    decision: ArtifactRef
+    after: ArtifactRef
+
+
+@task(**CACHED, **IO_RETRIES)
+def decide_round(
+    night: Night,
+    measurements: Sequence[Sequence[Measurement]],
+    quarantine: Quarantine,
+    placed: Placed,
+    models: Sequence[AggregatedModel],
+    consensus_digest: str | None,
+) -> Decided:
+    """Gate every cohort's model and write down what the round decided; nothing is true yet."""
+    federation = open_federation(night)
+    state, sealed = sealed_inputs(federation, night)
+    after, decision = decide(
+        state,
+        sealed,
+        federation.config,
+        [m for shard in measurements for m in shard],
+        load_stage(federation, quarantine.triage, Triage),
+        load_stage(federation, placed.placement, Placement),
+        {model.cohort_id: model for model in models},
+        consensus_digest,
+    )
+    return Decided(
+        save_stage(federation, night, "decision", decision),
+        save_stage(federation, night, "after", after),
+    )
+
+
+def load_decided(night: Night, decided: Decided) -> tuple[RoundDecision, FederationState]:
+    """Read both records back."""
+    federation = open_federation(night)
+    return (
+        load_stage(federation, decided.decision, RoundDecision),
+        load_stage(federation, decided.after, FederationState),
+    )

@@ -1,0 +1,27 @@
+"""Open the next round."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from prefect import get_run_logger, task
+
+from clma.cohorting.given import given_moves
+from clma.ledger.federation import Federation
+from tasks.night import IO_RETRIES
+
+__all__ = ["open_round"]
+
+
+@task(**IO_RETRIES)
+def open_round(store: str, federation: str, after_round: int) -> int:
+    """Open the round after `after_round`, if that is the newest one; return the newest number."""
+    opened = Federation.open(store, federation)
+    state = opened.state()
+    if state.round_num == after_round:
+        moves = given_moves(state, opened.config, after_round + 1)
+        state = opened.open_round(now=dt.datetime.now(dt.UTC), moves=moves)
+        get_run_logger().info(
+            "opened round %d, due %s", state.round_num, f"{state.deadline:%F %R} UTC"
+        )
+    return state.round_num

@@ -1,0 +1,58 @@
+"""Project a committed round to MLflow."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from prefect import get_run_logger, task
+from prefect.artifacts import create_link_artifact
+from prefect.runtime import flow_run
+
+from clma.ledger.federation import Federation
+from tasks import tracking
+from tasks.night import IO_RETRIES
+
+__all__ = ["publish_cohort", "publish_round", "tracking_place"]
+
+ROOT = Path(__file__).parents[1]
+MLFLOW_UI = "http://127.0.0.1:5000"
+"""Where `make ui` shows a local database; a tracking server is shown at its own address."""
+
+
+def tracking_place(uri: str | None) -> tracking.Tracking:
+    """Return where to track: as told, else as ``MLFLOW_TRACKING_URI`` says, else in the project."""
+    return tracking.resolve_tracking(ROOT, uri or os.environ.get("MLFLOW_TRACKING_URI") or None)
+
+
+def _this_run() -> tracking.PrefectRun:
+    return tracking.PrefectRun(flow_run.get_id() or "", flow_run.get_flow_run_ui_url())
+
+
+@task(**IO_RETRIES, task_run_name="publish {cohort_id} of round {round_num}")
+def publish_cohort(
+    store: str, federation: str, round_num: int, cohort_id: str, tracking_uri: str | None = None
+) -> None:
+    """Publish a cohort's run and, where its model is new, a version with the alias champion."""
+    tracking.publish_cohort(
+        Federation.open(store, federation),
+        round_num,
+        cohort_id,
+        tracking_place(tracking_uri),
+        prefect=_this_run(),
+    )
+
+
+@task(**IO_RETRIES, task_run_name="publish round {round_num}")
+def publish_round(
+    store: str, federation: str, round_num: int, tracking_uri: str | None = None
+) -> None:
+    """Publish the round's own run: settings, metrics, tables, figures, links both ways."""
+    place = tracking_place(tracking_uri)
+    published = tracking.publish_round(
+        Federation.open(store, federation), round_num, place, prefect=_this_run()
+    )
+    ui = place.uri if place.uri.startswith("http") else MLFLOW_UI
+    link = f"{ui}/#/experiments/{published.experiment_id}/runs/{published.run_id}"
+    create_link_artifact(link, link_text=f"{federation} round {round_num:03d} in MLflow")
+    get_run_logger().info("published round %d as MLflow run %s", round_num, published.run_id)

@@ -1,0 +1,33 @@
+"""Fix the inputs of a round."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from prefect import get_run_logger, task
+
+from clma.ledger.chain import EntryKind
+from clma.ledger.federation import Federation
+from clma.records import Phase, Verdict
+from tasks.choose_round import ChosenRound
+from tasks.night import CACHED, IO_RETRIES, Night
+
+__all__ = ["seal_round"]
+
+
+@task(**CACHED, **IO_RETRIES)
+def seal_round(store: str, federation: str, chosen: ChosenRound) -> Night:
+    """Read the inbox through the validator and record what was accepted; sealing is once."""
+    opened = Federation.open(store, federation)
+    state = opened.state()
+    if state.phase is Phase.OPEN and state.round_num == chosen.round_num:
+        opened.seal_round(now=dt.datetime.now(dt.UTC), force=True)
+    round_num = chosen.round_num or state.round_num
+    sealed = opened.sealed_round(round_num)
+    log = get_run_logger()
+    for row in sealed.rows:
+        if row.verdict is not Verdict.ACCEPTED:
+            log.warning("%s: %s %s", row.client_id, row.verdict.value, row.detail or row.reason)
+    log.info("sealed round %d: %d updates accepted", round_num, len(sealed.updates))
+    digest = opened.entry_digest(EntryKind.ROUND_SEALED, round_num)
+    return Night(store, federation, round_num, digest or "", len(sealed.updates))

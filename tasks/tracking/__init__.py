@@ -1,0 +1,36 @@
+"""MLflow as a projection of the ledger: the only place in the project that talks to it.
+
+`publish_cohort` and `publish_round` write a committed round, `rebuild` all of them; whatever is
+there already is found and left. Set-up, once: `resolve_tracking` says where.
+"""
+
+from __future__ import annotations
+
+import os
+
+# MLflow reads these when it is imported; a plant's network is not told about our nights.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("DO_NOT_TRACK", "true")
+# Standard output belongs to the results of a flow.
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+
+from tasks.tracking.location import Tracking, resolve_tracking
+from tasks.tracking.names import CHAMPION, registered_model_name, split_model_name
+from tasks.tracking.publish import publish_cohort, publish_round, published_rounds, rebuild
+from tasks.tracking.reports import PrefectRun, PublishedCohort, PublishedRound, PublishReport
+
+__all__ = [
+    "CHAMPION",
+    "PrefectRun",
+    "PublishReport",
+    "PublishedCohort",
+    "PublishedRound",
+    "Tracking",
+    "publish_cohort",
+    "publish_round",
+    "published_rounds",
+    "rebuild",
+    "registered_model_name",
+    "resolve_tracking",
+    "split_model_name",
+]

@@ -1,0 +1,240 @@
+"""Versions of a cohort's registered model, logged as code and safetensors: nothing is unpickled."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+import mlflow.pyfunc
+import numpy as np
+from mlflow.entities import LoggedModel, LoggedModelOutput, LoggedModelStatus
+from mlflow.entities.model_registry import ModelVersion
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model, ModelSignature
+from mlflow.types.schema import Schema, TensorSpec
+
+import clma
+from clma.config import FederationConfig
+from clma.errors import InvalidConfigError
+from tasks.tracking.names import (
+    CHAMPION,
+    TAG_COHORT,
+    TAG_DIGEST,
+    TAG_FEDERATION,
+    TAG_KEY,
+    TAG_ROUND,
+    registered_model_name,
+    round_key,
+)
+from tasks.tracking.runs import Experiment
+
+__all__ = ["CohortModelFiles", "move_champion", "register_version"]
+
+# An example would be predicted on, and what an input looks like is the factory's affair.
+warnings.filterwarnings("ignore", message=".*An input example was not provided")
+
+SERVING_SCRIPT = Path(__file__).parents[1] / "serving_model.py"
+
+# What goes in depends on the factory's network, what comes out does not.
+_SIGNATURE = ModelSignature(outputs=Schema([TensorSpec(np.dtype(np.float32), (-1, -1))]))
+
+
+@dataclass(frozen=True, slots=True)
+class CohortModelFiles:
+    """What one version is made from.
+
+    Parameters
+    ----------
+    config : FederationConfig
+        Names the factory.
+    cohort_id : str
+    round_num : int
+        Round that promoted the model.
+    digest : str
+        SHA-256 of `weights`.
+    weights : Path
+        Safetensors file.
+    """
+
+    config: FederationConfig
+    cohort_id: str
+    round_num: int
+    digest: str
+    weights: Path
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Tags that a version is found by."""
+        federation = self.config.federation
+        return {
+            TAG_KEY: round_key(federation, self.round_num, self.cohort_id),
+            TAG_FEDERATION: federation,
+            TAG_ROUND: str(self.round_num),
+            TAG_COHORT: self.cohort_id,
+            TAG_DIGEST: self.digest,
+        }
+
+
+def register_version(
+    experiment: Experiment, run_id: str, files: CohortModelFiles
+) -> tuple[int, bool]:
+    """Register a cohort's model of a round, once.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    run_id : str
+        The cohort's run of that round.
+    files : CohortModelFiles
+
+    Returns
+    -------
+    int, bool
+        The version's number, and whether it is new.
+    """
+    client = experiment.client
+    name = registered_model_name(experiment.federation, files.cohort_id)
+    known = _versions(experiment, name, {TAG_KEY: files.tags[TAG_KEY], TAG_DIGEST: files.digest})
+    if known:
+        return min(int(version.version) for version in known), False
+    _ensure_registered(experiment, name, files.cohort_id)
+    model = _logged_model(experiment, run_id, files)
+    # Tags come with the creation, so there is never a version that a retry would not find.
+    version = client.create_model_version(
+        name,
+        source=model.artifact_location,
+        run_id=run_id,
+        tags=files.tags,
+        description=f"Round {files.round_num}, model {files.digest[:12]}",
+        model_id=model.model_id,
+    )
+    return int(version.version), True
+
+
+def move_champion(experiment: Experiment, cohort_id: str, digest: str) -> int | None:
+    """Point a cohort's alias to the version of the model that its members are served.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    cohort_id : str
+    digest : str
+        The model's, as the ledger's newest state has it.
+
+    Returns
+    -------
+    int or None
+        That version; None, and the alias stays, where no version holds this model.
+    """
+    client = experiment.client
+    name = registered_model_name(experiment.federation, cohort_id)
+    versions = _versions(experiment, name, {TAG_DIGEST: digest})
+    if not versions:
+        return None
+    newest = max(versions, key=lambda v: (int(v.tags.get(TAG_ROUND, 0)), -int(v.version)))
+    aliases = client.get_registered_model(name).aliases
+    if aliases.get(CHAMPION) != str(newest.version):
+        client.set_registered_model_alias(name, CHAMPION, str(newest.version))
+    return int(newest.version)
+
+
+def _versions(experiment: Experiment, name: str, tags: Mapping[str, str]) -> list[ModelVersion]:
+    conditions = [f"name = '{name}'", *(f"tags.`{key}` = '{value}'" for key, value in tags.items())]
+    return list(experiment.client.search_model_versions(" and ".join(conditions)))
+
+
+def _ensure_registered(experiment: Experiment, name: str, cohort_id: str) -> None:
+    tags = {TAG_FEDERATION: experiment.federation, TAG_COHORT: cohort_id}
+    text = f"Cohort {cohort_id} of {experiment.federation}"
+    try:
+        experiment.client.create_registered_model(name, tags, text)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+
+
+def _logged_model(experiment: Experiment, run_id: str, files: CohortModelFiles) -> LoggedModel:
+    """Return the run's logged model, from an earlier attempt if that one finished it."""
+    client = experiment.client
+    found = client.search_logged_models(
+        [experiment.experiment_id],
+        f"source_run_id = '{run_id}' and tags.`{TAG_DIGEST}` = '{files.digest}'",
+    )
+    for model in found:
+        if model.status == LoggedModelStatus.READY:
+            return model
+        client.delete_logged_model(model.model_id)
+    model = client.create_logged_model(
+        experiment.experiment_id,
+        name=files.cohort_id,
+        source_run_id=run_id,
+        tags=files.tags,
+        model_type="cohort model",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        _save_model(Path(folder), files, Model(run_id=run_id, model_id=model.model_id))
+        client.log_model_artifacts(model.model_id, str(Path(folder) / "model"))
+    client.log_outputs(run_id, [LoggedModelOutput(model.model_id, files.round_num)])
+    return client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+
+
+def _save_model(folder: Path, files: CohortModelFiles, description: Model) -> None:
+    """Write the files of a version into ``folder/model``."""
+    facts = {
+        "federation": files.config.federation,
+        "cohort_id": files.cohort_id,
+        "round": files.round_num,
+        "model_digest": files.digest,
+        "model_factory": files.config.model_factory,
+        "model_arguments": files.config.model_arguments,
+    }
+    serving = folder / "serving.json"
+    serving.write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    mlflow.pyfunc.save_model(
+        folder / "model",
+        python_model=str(SERVING_SCRIPT),
+        artifacts={"weights": str(files.weights), "serving": str(serving)},
+        code_paths=_code(files.config.model_factory),
+        pip_requirements=_requirements(files.config.model_factory),
+        signature=_SIGNATURE,
+        mlflow_model=description,
+    )
+
+
+@cache
+def _code(factory: str) -> list[str]:
+    """Return the source that a version brings along: clma, and the factory's if nobody installs it.
+
+    A version is served by the code that it was published with, wherever it is loaded.
+    """
+    folders = [Path(clma.__file__).parent]
+    package = factory.partition(":")[0].partition(".")[0]
+    known = {"", "clma", *sys.stdlib_module_names, *metadata.packages_distributions()}
+    if package not in known:
+        spec = find_spec(package)
+        if spec is None or (spec.origin is None and not spec.submodule_search_locations):
+            raise InvalidConfigError(f"model factory {factory!r}: there is no module {package!r}")
+        place = spec.submodule_search_locations
+        folders.append(Path(next(iter(place)) if place else str(spec.origin)))
+    return [str(folder) for folder in folders]
+
+
+@cache
+def _requirements(factory: str) -> list[str]:
+    """Return what a version needs, pinned; given, because MLflow would infer it in a subprocess."""
+    names = ["mlflow", "numpy"]
+    package = factory.partition(":")[0].partition(".")[0]
+    if package:
+        names.append("torch")
+    if package not in {"", "clma"}:
+        names += metadata.packages_distributions().get(package, [])
+    # A local build ("2.13.0+cpu") is not on any index.
+    return [f"{n}=={metadata.version(n).partition('+')[0]}" for n in dict.fromkeys(names)]

@@ -1,0 +1,219 @@
+"""Runs that can be written twice: found by tag, continued where an earlier attempt stopped.
+
+A run's key is a tag. Two processes that publish the same round at the same time could still make
+two runs of one key (MLflow has no unique tag), so one federation has one publisher at a time;
+threads of one process are kept apart here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NOTE
+
+from tasks.tracking.history import Times
+from tasks.tracking.location import Tracking
+from tasks.tracking.names import TAG_FEDERATION, TAG_KEY, TAG_NOT_FINITE, TAG_PUBLISHED
+from tasks.tracking.summary import split_finite
+
+__all__ = [
+    "Experiment",
+    "OpenRun",
+    "RunSpec",
+    "ensure_run",
+    "open_experiment",
+    "open_run",
+    "published_keys",
+]
+
+_LOCK = threading.Lock()
+_BATCH = 100
+"""Most params, metrics or tags that every MLflow store takes in one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One federation's experiment."""
+
+    client: MlflowClient
+    experiment_id: str
+    federation: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """What a run is found or made by.
+
+    Parameters
+    ----------
+    key : str
+        See `tasks.tracking.names.round_key`.
+    name : str
+        For people.
+    times : Times
+        Start and end that the run shows: those of the round, not of its publication.
+    parent_run_id : str or None
+        Run that this one is shown below.
+    """
+
+    key: str
+    name: str
+    times: Times
+    parent_run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that is being written.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    run : Run
+        As it was found, or new and empty.
+    created : bool
+        It is new.
+    """
+
+    experiment: Experiment
+    run: Run
+    created: bool
+
+    @property
+    def run_id(self) -> str:
+        """MLflow's id."""
+        return str(self.run.info.run_id)
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether an earlier attempt wrote everything."""
+        return TAG_PUBLISHED in self.run.data.tags
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Set the tags that are missing or other than before."""
+        have = self.run.data.tags
+        new = [RunTag(key, value) for key, value in tags.items() if have.get(key) != value]
+        for start in range(0, len(new), _BATCH):
+            self._client.log_batch(self.run_id, tags=new[start : start + _BATCH])
+
+    def set_note(self, text: str) -> None:
+        """Set the description that MLflow shows above a run, as Markdown."""
+        self.set_tags({MLFLOW_RUN_NOTE: text})
+
+    def log_params(self, params: Mapping[str, str]) -> None:
+        """Log the params that the run lacks; MLflow lets none be changed."""
+        have = self.run.data.params
+        new = [Param(key, value) for key, value in params.items() if key not in have]
+        for start in range(0, len(new), _BATCH):
+            self._client.log_batch(self.run_id, params=new[start : start + _BATCH])
+
+    def log_metrics(self, metrics: Mapping[str, float], *, step: int, at: int) -> None:
+        """Log finite metrics once; the others go to a tag, so that no search finds them.
+
+        Parameters
+        ----------
+        metrics : mapping of name to value
+        step : int
+            The round.
+        at : int
+            Milliseconds since 1970.
+        """
+        finite, not_finite = split_finite(metrics)
+        have = self.run.data.metrics
+        new = [Metric(k, v, at, step) for k, v in finite.items() if have.get(k) != v]
+        for start in range(0, len(new), _BATCH):
+            self._client.log_batch(self.run_id, metrics=new[start : start + _BATCH])
+        if not_finite:
+            listed = ", ".join(not_finite)
+            self.set_tags({TAG_NOT_FINITE: f"{len(not_finite)}: {listed}"[:1000]})
+
+    @property
+    def _client(self) -> MlflowClient:
+        return self.experiment.client
+
+
+def open_experiment(tracking: Tracking, federation: str) -> Experiment:
+    """Find or make a federation's experiment.
+
+    Parameters
+    ----------
+    tracking : Tracking
+    federation : str
+        Its name is the experiment's.
+    """
+    # The first client of a new database creates its tables; two at once would collide.
+    with _LOCK:
+        client = MlflowClient(tracking_uri=tracking.uri, registry_uri=tracking.uri)
+        found = client.get_experiment_by_name(federation)
+        if found is None:
+            return Experiment(client, _create_experiment(client, tracking, federation), federation)
+        if found.lifecycle_stage == "deleted":
+            # Its name stays taken, so a night could never be published again.
+            client.restore_experiment(found.experiment_id)
+        return Experiment(client, str(found.experiment_id), federation)
+
+
+def _create_experiment(client: MlflowClient, tracking: Tracking, federation: str) -> str:
+    place = None if tracking.artifacts is None else f"{tracking.artifacts}/{federation}"
+    try:
+        return str(client.create_experiment(federation, place, {TAG_FEDERATION: federation}))
+    except MlflowException as error:
+        found = client.get_experiment_by_name(federation)
+        # Another process may have been first.
+        if error.error_code != "RESOURCE_ALREADY_EXISTS" or found is None:
+            raise
+        return str(found.experiment_id)
+
+
+@contextmanager
+def open_run(experiment: Experiment, spec: RunSpec, tags: Mapping[str, str]) -> Iterator[OpenRun]:
+    """Continue a run, or start it; it ends as finished, or as failed after an error."""
+    opened = ensure_run(experiment, spec)
+    client = experiment.client
+    try:
+        opened.set_tags(tags)
+        yield opened
+    except BaseException:
+        client.set_terminated(opened.run_id, "FAILED")
+        raise
+    opened.set_tags({TAG_PUBLISHED: "true"})
+    if opened.run.info.status != "FINISHED":
+        client.set_terminated(opened.run_id, "FINISHED", end_time=spec.times.committed)
+
+
+def published_keys(experiment: Experiment) -> frozenset[str]:
+    """Return the keys of the runs that are complete."""
+    keys: set[str] = set()
+    token: str | None = None
+    while True:
+        page = experiment.client.search_runs(
+            [experiment.experiment_id],
+            f"tags.`{TAG_PUBLISHED}` = 'true'",
+            max_results=1000,
+            page_token=token,
+        )
+        keys |= {run.data.tags[TAG_KEY] for run in page if TAG_KEY in run.data.tags}
+        token = page.token
+        if not token:
+            return frozenset(keys)
+
+
+def ensure_run(experiment: Experiment, spec: RunSpec) -> OpenRun:
+    """Find a run or make it; it stays as it is until it is opened."""
+    with _LOCK:
+        client = experiment.client
+        found = client.search_runs([experiment.experiment_id], f"tags.`{TAG_KEY}` = '{spec.key}'")
+        if found:
+            oldest = min(found, key=lambda run: (run.info.start_time, run.info.run_id))
+            return OpenRun(experiment, oldest, created=False)
+        tags = {TAG_KEY: spec.key, TAG_FEDERATION: experiment.federation}
+        if spec.parent_run_id is not None:
+            tags[MLFLOW_PARENT_RUN_ID] = spec.parent_run_id
+        run = client.create_run(experiment.experiment_id, spec.times.sealed, tags, spec.name)
+        return OpenRun(experiment, run, created=True)

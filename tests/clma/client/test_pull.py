@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from clma.client.pull import pull, read_note
+from clma.errors import DamagedStoreError, UnknownClientError, UnknownFederationError
+from clma.ledger.federation import Federation
+from clma.records import ClientStatus, Cohort
+from tests.clma.ledger.fleet import NOW, make_fleet
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Federation:
+    return make_fleet(tmp_path / "store", tmp_path)
+
+
+def after_a_move(fleet: Federation, **changed: object) -> str:
+    """Move p0 to a new cohort in round 1, open round 2; return the new cohort's model."""
+    state = fleet.hold_round("test")
+    digest = fleet.add_model(b"model of c1")
+    moved = dataclasses.replace(
+        state.clients["p0"],
+        **{
+            "cohort_id": "c1",
+            "serving_digest": digest,
+            "moved_round": 1,
+            "origin_cohort": "c0",
+            **changed,
+        },
+    )
+    moves = dataclasses.replace(
+        state,
+        clients={**state.clients, "p0": moved},
+        cohorts={**state.cohorts, "c1": Cohort("c1", "c0", 1, digest)},
+    )
+    fleet.open_round(now=NOW, moves=moves)
+    return digest
+
+
+def test_a_client_gets_the_model_that_the_state_names(fleet: Federation, tmp_path: Path) -> None:
+    pulled = pull(fleet.store.url, "fleet", "p0", tmp_path / "plant/m.safetensors")
+
+    assert pulled.path.read_bytes() == (tmp_path / "base.safetensors").read_bytes()
+    assert pulled.base_digest == fleet.state().clients["p0"].serving_digest
+    assert (pulled.round_num, pulled.cohort_id, pulled.share_loss) == (1, "c0", False)
+    assert (pulled.confirm_cohort, pulled.confirm_path) == (None, None)
+
+
+def test_the_note_says_what_was_pulled(fleet: Federation, tmp_path: Path) -> None:
+    pulled = pull(fleet, "fleet", "p0", tmp_path / "m.safetensors")
+
+    assert read_note(pulled.path) == pulled
+    assert read_note(tmp_path / "other") is None
+
+
+def test_a_damaged_note_is_no_guess(fleet: Federation, tmp_path: Path) -> None:
+    (tmp_path / "m.safetensors.json").write_text("{}")
+
+    with pytest.raises(DamagedStoreError, match="pull again"):
+        read_note(tmp_path / "m.safetensors")
+
+
+def test_pulling_again_replaces_and_leaves_no_draft(fleet: Federation, tmp_path: Path) -> None:
+    for _ in range(2):
+        pull(fleet, "fleet", "p0", tmp_path / "plant/m.safetensors")
+
+    names = sorted(p.name for p in (tmp_path / "plant").iterdir())
+    assert names == ["m.safetensors", "m.safetensors.json"]
+
+
+def test_a_client_that_was_moved_gets_the_model_to_confirm(
+    fleet: Federation, tmp_path: Path
+) -> None:
+    digest = after_a_move(fleet)
+    pulled = pull(fleet, "fleet", "p0", tmp_path / "m.safetensors")
+
+    assert (pulled.base_digest, pulled.confirm_cohort) == (digest, "c0")
+    assert pulled.confirm_path == tmp_path / "m.origin.safetensors"
+    assert pulled.confirm_path.read_bytes() == (tmp_path / "base.safetensors").read_bytes()
+
+
+def test_confirming_is_asked_once_only(fleet: Federation, tmp_path: Path) -> None:
+    after_a_move(fleet)
+    fleet.hold_round("test")
+    fleet.open_round(now=NOW)
+
+    assert pull(fleet, "fleet", "p0", tmp_path / "m.safetensors").confirm_cohort is None
+
+
+def test_confirming_is_not_asked_where_it_is_switched_off(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "store", tmp_path, drift={"confirm": False})
+    after_a_move(fleet)
+
+    assert pull(fleet, "fleet", "p0", tmp_path / "m.safetensors").confirm_cohort is None
+
+
+def test_a_changed_model_is_never_written(fleet: Federation, tmp_path: Path) -> None:
+    digest = fleet.state().clients["p0"].serving_digest
+    fleet.store.replace(f"models/{digest}.safetensors", b"evil")
+
+    with pytest.raises(DamagedStoreError, match="recorded"):
+        pull(fleet, "fleet", "p0", tmp_path / "m.safetensors")
+    assert not (tmp_path / "m.safetensors").exists()
+
+
+def test_strangers_get_nothing(fleet: Federation, tmp_path: Path) -> None:
+    after_a_move(fleet, status=ClientStatus.FORGOTTEN)
+    for client_id in ("nobody", "../p0", "p0"):
+        with pytest.raises(UnknownClientError, match="is not registered"):
+            pull(fleet, "fleet", client_id, tmp_path / "m.safetensors")
+    with pytest.raises(UnknownFederationError, match="'fleet', not 'north'"):
+        pull(fleet.store.url, "north", "p0", tmp_path / "m.safetensors")
+    assert not (tmp_path / "m.safetensors").exists()

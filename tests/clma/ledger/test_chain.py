@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import datetime as dt
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from clma.errors import ConflictError, DamagedStoreError
+from clma.ledger.chain import Chain, EntryKind, canonical_json
+from clma.ledger.keys import entry_key
+from clma.ledger.store import Store
+
+HELD = EntryKind.ROUND_HELD
+
+
+def grown(store: Store, n_entries: int) -> Chain:
+    chain = Chain(store)
+    for number in range(n_entries):
+        chain.append(HELD, {"round": number}, expected_number=number)
+    return chain
+
+
+def test_what_was_appended_is_read_by_another(store: Store) -> None:
+    entries = grown(store, 3).read_all()
+
+    assert [e.payload["round"] for e in entries] == [0, 1, 2]
+    assert Chain(store).read() == entries
+
+
+def test_times_are_written_in_utc(store: Store) -> None:
+    at = dt.datetime(2026, 1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))
+
+    entry = Chain(store).append(HELD, {}, expected_number=0, at=at)
+
+    assert entry.at == at
+    assert json.loads(store.get(entry_key(0)))["at"] == "2026-01-01T00:00:00+00:00"
+
+
+def test_a_reader_sees_what_others_append(store: Store) -> None:
+    reader = Chain(store)
+    writer = grown(store, 1)
+    assert len(reader.read()) == 1
+
+    writer.append(HELD, {}, expected_number=1)
+
+    assert len(reader.read()) == 2
+
+
+def test_an_entry_made_from_an_old_state_is_refused(store: Store) -> None:
+    chain, late = grown(store, 1), Chain(store)
+    chain.append(HELD, {}, expected_number=1)
+
+    with pytest.raises(ConflictError, match="has 2 entries, expected 1"):
+        late.append(HELD, {}, expected_number=1)
+
+
+def test_of_two_writers_of_one_entry_exactly_one_wins(url: str) -> None:
+    grown(Store.open(url), 1)
+
+    def attempt(writer: int) -> bool:
+        try:
+            Chain(Store.open(url)).append(HELD, {"writer": writer}, expected_number=1)
+        except ConflictError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(attempt, range(24))) == 1
+    assert len(Chain(Store.open(url)).read_all()) == 2
+
+
+def test_a_changed_entry_is_found(store: Store) -> None:
+    grown(store, 3)
+    values = json.loads(store.get(entry_key(1)))
+    store.replace(entry_key(1), canonical_json({**values, "payload": {"round": 9}}))
+
+    with pytest.raises(DamagedStoreError, match=r"00000001\.json .* was changed"):
+        Chain(store).read_all()
+
+
+def test_an_entry_spelt_differently_is_found(store: Store) -> None:
+    grown(store, 1)
+    store.replace(entry_key(0), store.get(entry_key(0)) + b"\n")
+
+    with pytest.raises(DamagedStoreError, match=r"00000000\.json was changed"):
+        Chain(store).read_all()
+
+
+def test_a_lost_entry_is_found(store: Store) -> None:
+    grown(store, 1)
+    store.put_once(entry_key(2), store.get(entry_key(0)))
+
+    with pytest.raises(DamagedStoreError, match=r"00000001\.json is missing"):
+        Chain(store).read()
+
+
+def test_a_file_that_is_no_entry_is_named(store: Store) -> None:
+    store.put_once(entry_key(0), b"{}")
+
+    with pytest.raises(DamagedStoreError, match=r"00000000\.json is not an entry"):
+        Chain(store).read()
+
+
+def test_equal_values_have_equal_bytes() -> None:
+    assert canonical_json({"b": 1, "a": [None, "é"]}) == '{"a":[null,"é"],"b":1}'.encode()
+    with pytest.raises(ValueError, match="JSON"):
+        canonical_json({"a": float("nan")})

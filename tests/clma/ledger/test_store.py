@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from clma.errors import ClmaError, ConflictError, DamagedStoreError, MissingObjectError
+from clma.ledger.local_disk import LocalDisk
+from clma.ledger.store import Store
+from clma.records import ArtifactRef
+
+
+def test_what_was_put_is_there_for_the_next_who_opens(url: str) -> None:
+    ref = Store.open(url).put_if_absent("a/b.bin", b"1")
+
+    assert Store.open(url).get_verified(ref) == b"1"
+
+
+def test_a_file_url_is_the_folder(tmp_path: Path) -> None:
+    Store.open((tmp_path / "s p").as_uri()).put_once("a", b"1")
+
+    assert (tmp_path / "s p" / "a").read_bytes() == b"1"
+
+
+def test_opening_makes_nothing(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "typo")
+
+    assert store.list() == ()
+    assert not store.exists("a")
+    assert not (tmp_path / "typo").exists()
+
+
+def test_an_unknown_scheme_is_one_clear_error() -> None:
+    with pytest.raises(ClmaError, match="cannot be opened"):
+        Store.open("gopher://host/x")
+
+
+def test_put_if_absent_refuses_a_second_object_even_if_equal(store: Store) -> None:
+    store.put_if_absent("a", b"1")
+
+    with pytest.raises(ConflictError, match="already there"):
+        store.put_if_absent("a", b"1")
+    assert store.get("a") == b"1"
+
+
+def test_put_once_takes_equal_bytes_again_and_no_others(store: Store) -> None:
+    assert store.put_once("a", b"1") == store.put_once("a", b"1")
+
+    with pytest.raises(ConflictError, match="other bytes"):
+        store.put_once("a", b"2")
+    assert store.get("a") == b"1"
+
+
+def test_replace_replaces(store: Store) -> None:
+    store.replace("a", b"1")
+    store.replace("a", b"2")
+
+    assert store.get("a") == b"2"
+
+
+def test_list_is_sorted_and_below_the_folder_only(store: Store) -> None:
+    for key in ("x/b", "x/a/c", "xy/d", "e"):
+        store.put_once(key, b"")
+
+    assert store.list("x") == ("x/a/c", "x/b")
+    assert store.list() == ("e", "x/a/c", "x/b", "xy/d")
+
+
+def test_a_missing_object_is_named(store: Store) -> None:
+    for look in (store.get, store.info, store.local_path):
+        with pytest.raises(MissingObjectError, match="models/x"):
+            look("models/x")
+
+
+def test_changed_bytes_are_found(store: Store) -> None:
+    ref = store.put_once("a", b"1")
+    store.replace("a", b"2")
+
+    with pytest.raises(DamagedStoreError, match="recorded"):
+        store.get_verified(ref)
+    with pytest.raises(DamagedStoreError, match="recorded"):
+        store.verified_path(ArtifactRef("a", ref.sha256))
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["", "/a", "a//b", "a/", "../a", "a/../b", ".", ".hidden", "a\\b", "a\nb", "a\0", "x" * 200],
+)
+def test_a_name_never_leaves_the_folder(store: Store, key: str) -> None:
+    for use in (store.get, store.exists, lambda k: store.put_once(k, b"")):
+        with pytest.raises(ValueError, match="is not a key"):
+            use(key)
+
+
+def test_local_path_has_the_bytes(store: Store) -> None:
+    store.put_once("m/a.bin", b"12")
+
+    assert store.local_path("m/a.bin").read_bytes() == b"12"
+
+
+def test_a_download_is_kept_until_close() -> None:
+    store = Store.open("memory://download")
+    store.replace("a", b"1")
+    path = store.local_path("a")
+
+    assert store.local_path("a") == path
+    store.close()
+    assert not path.exists()
+
+
+def test_of_many_writers_exactly_one_wins(store: Store) -> None:
+    def attempt(writer: int) -> int | None:
+        try:
+            store.put_if_absent("a/b/c", str(writer).encode())
+        except ConflictError:
+            return None
+        return writer
+
+    with ThreadPoolExecutor(8) as pool:
+        winners = [w for w in pool.map(attempt, range(40)) if w is not None]
+
+    assert len(winners) == 1
+    assert store.get("a/b/c") == str(winners[0]).encode()
+
+
+def test_links_are_listed_but_never_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    (secret / "deep").mkdir(parents=True)
+    (secret / "file").write_bytes(b"secret")
+    store = Store.open(tmp_path / "store")
+    store.put_once("in/a", b"1")
+    (tmp_path / "store/in/link").symlink_to(secret / "file")
+    (tmp_path / "store/in/folder").symlink_to(secret)
+
+    assert store.list("in") == ("in/a", "in/folder", "in/link")
+    for key in ("in/link", "in/folder/file"):
+        with pytest.raises(DamagedStoreError, match="link"):
+            store.get(key)
+    with pytest.raises(DamagedStoreError, match="link"):
+        store.put_once("in/folder/new", b"")
+    assert not (secret / "new").exists()
+
+
+def test_a_named_pipe_does_not_block(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(DamagedStoreError, match="not a plain file"):
+        store.get("pipe")
+
+
+def test_odd_names_do_not_break_the_listing(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    (tmp_path / "a\nb").write_bytes(b"")
+    os.mkdir(os.fsencode(tmp_path) + b"/\xff")  # noqa: PTH102
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff/x")).write_bytes(b"")
+
+    assert len(store.list()) == 2
+
+
+def test_folders_are_looked_into_so_deep_and_no_deeper(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    store.put_once("a", b"1")
+    (tmp_path / "/".join("d" * 30)).mkdir(parents=True)
+
+    assert store.list() == ("a", "/".join("d" * 9))
+
+
+def test_hidden_files_are_no_objects(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    store.put_once("a", b"1")
+    (tmp_path / ".git/x").mkdir(parents=True)
+    (tmp_path / ".DS_Store").touch()
+
+    assert store.list() == ("a",)
+
+
+def test_drafts_of_killed_writers_are_hidden_and_swept(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    store.put_once("m/a", b"1")
+    (tmp_path / "m/.a.123.tmp").write_bytes(b"half")
+
+    assert store.list() == ("m/a",)
+    assert store.sweep("m") == 0
+    assert store.sweep("m", older_than_s=-60) == 1
+    assert [p.name for p in (tmp_path / "m").iterdir()] == ["a"]
+
+
+def test_bytes_are_synced_before_they_get_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut must never leave a named file without content."""
+    steps: list[str] = []
+    link = os.link
+    monkeypatch.setattr(os, "fsync", lambda _: steps.append("sync"))
+    monkeypatch.setattr(os, "link", lambda *a: (steps.append("link"), link(*a)))
+
+    LocalDisk(tmp_path).create("a", b"1")
+
+    assert steps == ["sync", "link", "sync"]

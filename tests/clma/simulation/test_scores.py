@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clma.errors import InvalidConfigError, ShapeMismatchError
+from clma.simulation import load_fleet
+from clma.simulation.scores import ClientScore, adjusted_rand_index, macro_f1, score_fleet
+
+FLEET = load_fleet(None, "plant", 0)
+ROUNDS = range(1, 11)
+TRUTH = {c: FLEET.concept(c, 10) for c in FLEET.client_ids}
+
+
+def _rows(f1=lambda c, r: 1.0, flagged=FLEET.drifts) -> list[ClientScore]:
+    return [
+        ClientScore(r, c, f1(c, r), bool(flagged(c, r))) for r in ROUNDS for c in FLEET.client_ids
+    ]
+
+
+def test_macro_f1_by_hand() -> None:
+    labels, predictions = np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0])
+
+    assert macro_f1(labels, predictions) == pytest.approx((4 / 5 + 2 / 3) / 2)
+
+
+def test_class_that_is_only_predicted_is_not_averaged() -> None:
+    assert macro_f1(np.array([0, 0]), np.array([0, 3])) == pytest.approx(2 / 3)
+
+
+def test_macro_f1_of_nothing_is_refused() -> None:
+    with pytest.raises(ShapeMismatchError, match="wanted as many, not 0"):
+        macro_f1(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def test_rand_index_ignores_the_names_of_the_groups() -> None:
+    assert adjusted_rand_index(["a", "a", "b"], ["2", "2", "1"]) == 1.0
+
+
+def test_perfect_run_scores_one_and_no_false_alarm() -> None:
+    scores = score_fleet(FLEET, _rows(), TRUTH)
+
+    assert scores.drifted_f1 == scores.stationary_f1 == scores.final_drifted_f1 == 1.0
+    assert (scores.ari, scores.n_cohorts) == (1.0, 3)
+    assert (scores.detector_recall, scores.false_alarm_rate) == (1.0, 0.0)
+
+
+def test_drifted_and_stationary_clients_are_told_apart() -> None:
+    scores = score_fleet(FLEET, _rows(lambda c, _: float(c > "plant-02")), TRUTH)
+
+    assert (scores.stationary_f1, scores.drifted_f1) == (0.0, 1.0)
+
+
+def test_rounds_before_the_fourth_do_not_count() -> None:
+    scores = score_fleet(FLEET, _rows(lambda _, r: float(r >= 4)), TRUTH)
+
+    assert scores.drifted_f1 == 1.0
+
+
+def test_final_scores_are_those_of_the_last_round() -> None:
+    scores = score_fleet(FLEET, _rows(lambda _, r: float(r == 10)), TRUTH)
+
+    assert scores.final_stationary_f1 == 1.0
+    assert scores.stationary_f1 == pytest.approx(1 / 7)
+
+
+def test_flag_everywhere_is_full_recall_and_all_false_alarms() -> None:
+    scores = score_fleet(FLEET, _rows(flagged=lambda *_: True), TRUTH)
+
+    assert (scores.detector_recall, scores.false_alarm_rate) == (1.0, 1.0)
+
+
+def test_false_alarms_are_counted_from_round_two_on() -> None:
+    scores = score_fleet(FLEET, _rows(flagged=lambda _, r: r == 1), TRUTH)
+
+    assert scores.false_alarm_rate == 0.0
+
+
+def test_order_of_the_rows_does_not_matter() -> None:
+    assert score_fleet(FLEET, _rows()[::-1], TRUTH) == score_fleet(FLEET, _rows(), TRUTH)
+
+
+def test_what_was_not_measured_is_none() -> None:
+    rows = [ClientScore(1, "plant-01", None, None)]
+
+    scores = score_fleet(FLEET, rows, {})
+
+    assert scores.stationary_f1 is scores.ari is scores.detector_recall is None
+    assert scores.n_cohorts == 0
+
+
+def test_fleet_without_drift_has_no_recall() -> None:
+    fleet = load_fleet(None, "plant-stationary", 0)
+
+    scores = score_fleet(fleet, _rows(flagged=lambda *_: False), TRUTH)
+
+    assert scores.detector_recall is scores.drifted_f1 is None
+
+
+def test_client_and_round_come_once() -> None:
+    with pytest.raises(InvalidConfigError, match="wanted one each"):
+        score_fleet(FLEET, _rows() + _rows()[:1], TRUTH)

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from clma.errors import InvalidConfigError, ShapeMismatchError
+from clma.simulation import load_fleet
+from clma.simulation.scores import macro_f1
+from clma.simulation.training import TrainingConfig, losses, predict, train
+
+FLEET = load_fleet(None, "plant", 0)
+START = FLEET.initial_parameters()
+SHORT = TrainingConfig(local_epochs=1)
+
+
+def _trained(client_id: str = "plant-01", seed: int = 0) -> dict[str, np.ndarray]:
+    windows, labels = FLEET.training_windows(client_id, 1)
+    return train(START, windows, labels, SHORT, np.random.default_rng(seed), model=FLEET.model)
+
+
+def _bytes(parameters: dict[str, np.ndarray]) -> bytes:
+    return b"".join(parameters[name].tobytes() for name in sorted(parameters))
+
+
+def test_training_lowers_the_loss() -> None:
+    windows, labels = FLEET.training_windows("plant-01", 1)
+
+    before, after = (losses(p, windows, labels, model=FLEET.model) for p in (START, _trained()))
+
+    assert after.mean() < before.mean()
+
+
+def test_same_generator_gives_the_same_bytes() -> None:
+    assert _bytes(_trained()) == _bytes(_trained())
+    assert _bytes(_trained()) != _bytes(_trained(seed=1))
+
+
+def test_threads_do_not_share_a_module() -> None:
+    clients = FLEET.client_ids[:4]
+    alone = [_bytes(_trained(client_id)) for client_id in clients]
+
+    with ThreadPoolExecutor(4) as pool:
+        together = [_bytes(parameters) for parameters in pool.map(_trained, clients)]
+
+    assert together == alone
+
+
+def test_inputs_are_not_modified() -> None:
+    windows, labels = FLEET.training_windows("plant-01", 1)
+    start, before, y = _bytes(START), windows.copy(), labels.copy()
+
+    train(START, windows, labels, SHORT, np.random.default_rng(0))
+
+    assert _bytes(START) == start
+    np.testing.assert_array_equal(windows, before)
+    np.testing.assert_array_equal(labels, y)
+
+
+def test_losses_are_one_per_window_in_float64() -> None:
+    windows, labels = FLEET.test_windows("plant-01", 1)
+
+    values = losses(START, windows, labels)
+
+    assert values.shape == (200,)
+    assert values.dtype == np.float64
+    assert (values > 0).all()
+
+
+def test_small_steps_when_gradients_are_clipped_hard() -> None:
+    windows, labels = FLEET.training_windows("plant-01", 1)
+    config = TrainingConfig(momentum=0.0, clip_norm=1e-3, batch_size=96, local_epochs=1)
+
+    after = train(START, windows, labels, config, np.random.default_rng(0))
+
+    moved = np.sqrt(sum(((after[n] - START[n]).astype(np.float64) ** 2).sum() for n in START))
+    assert moved == pytest.approx(0.02 * 1e-3, rel=0.05)
+
+
+@pytest.mark.slow
+def test_drift_costs_a_trained_model_much_of_its_score() -> None:
+    parameters = START
+    for round_num in (1, 2):
+        for client_id in FLEET.client_ids[:6]:
+            windows, labels = FLEET.training_windows(client_id, round_num)
+            rng = np.random.default_rng(round_num)
+            parameters = train(parameters, windows, labels, TrainingConfig(), rng)
+
+    scores = {}
+    for client_id in ("plant-03", "plant-04"):
+        for round_num in (2, 3):
+            windows, labels = FLEET.test_windows(client_id, round_num)
+            scores[client_id, round_num] = macro_f1(labels, predict(parameters, windows))
+
+    assert all(scores[client_id, 2] > scores[client_id, 3] + 0.2 for client_id, _ in scores)
+
+
+def test_labels_and_windows_must_be_as_many() -> None:
+    windows, labels = FLEET.training_windows("plant-01", 1)
+
+    with pytest.raises(ShapeMismatchError, match="96 windows, 95 labels"):
+        losses(START, windows, labels[:-1])
+
+
+def test_no_windows_are_refused() -> None:
+    with pytest.raises(ShapeMismatchError, match="0 windows, 0 labels"):
+        losses(START, np.zeros((0, 17, 30), np.float32), np.zeros(0, np.int64))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"learning_rate": 0.0}, {"momentum": 1.0}, {"batch_size": 0}, {"clip_norm": -1.0}],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(InvalidConfigError, match="wanted"):
+        TrainingConfig(**settings)

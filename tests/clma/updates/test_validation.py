@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clma.errors import InvalidUpdateError
+from clma.parameters.tensor_file import serialize_tensors, specs_of
+from clma.records import TensorSpec, UpdateMessage
+from clma.updates.message import message_bytes
+from clma.updates.reasons import EXPLANATIONS, Reason
+from clma.updates.validation import ExpectedUpdate, check_tensors, limits_for, validate
+from tests.clma.ledger.fleet import model, written
+
+EXPECTED = ExpectedUpdate(
+    "f", "p0", 1, "ab" * 32, specs_of(model()), ("weights", "flag", "examples")
+)
+
+
+def checked(path: Path, tensors: Mapping[str, Any] | bytes, expected: ExpectedUpdate) -> None:
+    written(path, tensors)
+    check_tensors(path, hashlib.sha256(path.read_bytes()).hexdigest(), expected)
+
+
+def test_every_reason_is_explained_in_one_sentence() -> None:
+    assert set(EXPLANATIONS) == set(Reason)
+    assert all(text.endswith(".") and "\n" not in text for text in EXPLANATIONS.values())
+
+
+def test_a_good_update_is_sealed_with_its_place(tmp_path: Path) -> None:
+    path = written(tmp_path / "t", model(0.25))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    message = UpdateMessage("f", "p0", 1, "ab" * 32, 9, True, digest, "2026-01-05T20:00:00Z")
+
+    found = validate(message_bytes(message), path, EXPECTED, tensors_key="inbox/x")
+
+    assert found.notes == ()
+    assert (found.update.n_examples, found.update.drift_flag) == (9, True)
+    assert (found.update.tensors.path, found.update.tensors.sha256) == ("inbox/x", digest)
+
+
+@pytest.mark.parametrize("dtype", ["F16", "BF16"])
+def test_half_precision_is_read_and_searched_for_nan(tmp_path: Path, dtype: str) -> None:
+    specs = (TensorSpec("w", dtype, (2,)),)
+    expected = ExpectedUpdate("f", "p0", 1, "ab" * 32, specs, ())
+    good = np.array([1.0, 6e4], np.float32)
+
+    checked(tmp_path / "good", serialize_tensors({"w": good}, specs), expected)
+    with pytest.raises(InvalidUpdateError, match="'w' has 1 value"):
+        checked(tmp_path / "bad", serialize_tensors({"w": good * [1, np.nan]}, specs), expected)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)), min_size=1, max_size=8))
+def test_any_change_of_bytes_is_taken_or_refused(changes: list[tuple[int, int]]) -> None:
+    """Whatever lies in the file, the gate answers with a reason and never with a traceback."""
+    data = bytearray(serialize_tensors(model()))
+    for position, value in changes:
+        data[position % len(data)] = value
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(InvalidUpdateError):
+        checked(Path(folder) / "t", bytes(data), EXPECTED)
+
+
+def test_a_tensor_with_a_hostile_name_is_shown_as_text(tmp_path: Path) -> None:
+    with pytest.raises(InvalidUpdateError, match="surplus") as caught:
+        checked(tmp_path / "t", model(**{"../../x\x1b[31m": np.ones(1)}), EXPECTED)
+    assert str(caught.value).isprintable()
+
+
+def test_many_names_are_not_all_shown(tmp_path: Path) -> None:
+    with pytest.raises(InvalidUpdateError, match="and 45 more") as caught:
+        checked(tmp_path / "t", {f"t{i:03}": np.ones(1) for i in range(50)}, EXPECTED)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_file_far_beyond_the_model_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    with path.open("wb") as handle:
+        handle.truncate(limits_for(EXPECTED.specs).file_bytes + 1)
+
+    with pytest.raises(InvalidUpdateError, match="at most") as caught:
+        check_tensors(path, "ab" * 32, EXPECTED)
+    assert caught.value.reason == Reason.BAD_FORMAT
