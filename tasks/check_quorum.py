@@ -6,12 +6,12 @@ from prefect import task
 
 import clma.round as steps
 from clma.errors import RoundHeldError
-from tasks.night import IO_RETRIES, Night, open_federation
+from tasks.night import IO_RETRIES, PINNED_TO_RUN, Night, open_federation
 
 __all__ = ["check_quorum"]
 
 
-@task(**IO_RETRIES)
+@task(**PINNED_TO_RUN, **IO_RETRIES)
 def check_quorum(night: Night) -> None:
     """Record a round below quorum as held.
 

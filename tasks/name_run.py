@@ -9,12 +9,12 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 
 from tasks.choose_round import ChosenRound
-from tasks.night import IO_RETRIES
+from tasks.night import IO_RETRIES, PINNED_TO_RUN
 
 __all__ = ["name_run"]
 
 
-@task(**IO_RETRIES)
+@task(**PINNED_TO_RUN, **IO_RETRIES)
 def name_run(federation: str, chosen: ChosenRound) -> str:
     """Rename the flow run to federation and round, which are not known before it starts."""
     name = f"{federation} round {chosen.round_num:03d}"

@@ -8,12 +8,12 @@ from prefect import get_run_logger, task
 
 from clma.cohorting.given import given_moves
 from clma.ledger.federation import Federation
-from tasks.night import IO_RETRIES
+from tasks.night import IO_RETRIES, PINNED_TO_RUN
 
 __all__ = ["open_round"]
 
 
-@task(**IO_RETRIES)
+@task(**PINNED_TO_RUN, **IO_RETRIES)
 def open_round(store: str, federation: str, after_round: int) -> int:
     """Open the round after `after_round`, if that is the newest one; return the newest number."""
     opened = Federation.open(store, federation)

@@ -11,7 +11,7 @@ from prefect.runtime import flow_run
 
 from clma.ledger.federation import Federation
 from tasks import tracking
-from tasks.night import IO_RETRIES
+from tasks.night import IO_RETRIES, PINNED_TO_RUN
 
 __all__ = ["publish_cohort", "publish_round", "tracking_place"]
 
@@ -29,7 +29,7 @@ def _this_run() -> tracking.PrefectRun:
     return tracking.PrefectRun(flow_run.get_id() or "", flow_run.get_flow_run_ui_url())
 
 
-@task(**IO_RETRIES, task_run_name="publish {cohort_id} of round {round_num}")
+@task(**PINNED_TO_RUN, **IO_RETRIES, task_run_name="publish {cohort_id} of round {round_num}")
 def publish_cohort(
     store: str, federation: str, round_num: int, cohort_id: str, tracking_uri: str | None = None
 ) -> None:
@@ -43,7 +43,7 @@ def publish_cohort(
     )
 
 
-@task(**IO_RETRIES, task_run_name="publish round {round_num}")
+@task(**PINNED_TO_RUN, **IO_RETRIES, task_run_name="publish round {round_num}")
 def publish_round(
     store: str, federation: str, round_num: int, tracking_uri: str | None = None
 ) -> None:

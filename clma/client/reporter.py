@@ -22,11 +22,9 @@ from numpy.typing import NDArray
 
 from clma.config import DriftConfig
 from clma.drift import DetectorState, DriftReading, make_detector
-from clma.errors import DamagedStoreError, InvalidUpdateError, ShapeMismatchError
+from clma.errors import DamagedStoreError, InvalidUpdateError
 
 __all__ = ["DriftReporter"]
-
-Losses = Sequence[float] | NDArray[np.float64]
 
 
 class DriftReporter:
@@ -55,11 +53,7 @@ class DriftReporter:
             self._load(path)
 
     def observe(
-        self,
-        losses: Losses,
-        *,
-        round_num: int,
-        blocks: Sequence[int] | NDArray[np.int64] | None = None,
+        self, losses: Sequence[float] | NDArray[np.float64], *, round_num: int
     ) -> DriftReading:
         """Look at the losses of this round's fresh samples.
 
@@ -71,17 +65,13 @@ class DriftReporter:
         losses : array of shape (n_samples,)
             Per-sample losses of the model that the configuration's `loss_point` names.
         round_num : int >= 1
-        blocks : array of shape (n_samples,), optional
-            Stretch of the record that each sample was cut from. Neighbouring windows of a plant
-            resemble each other; taken for independent, they make the mean look surer than it is.
-            Default: every sample is independent.
 
         Raises
         ------
         InvalidUpdateError
             If there is no sample, or a loss is not finite.
         """
-        mean, standard_error = _mean_and_error(losses, blocks)
+        mean, standard_error = _mean_and_error(losses)
         before = self._before if round_num == self._round_num else self._after
         after, reading = self._detector.observe(before, mean, standard_error=standard_error)
         self._round_num, self._before, self._after = round_num, before, after
@@ -89,9 +79,7 @@ class DriftReporter:
             self._save(self._path)
         return reading
 
-    def origin_still_bad(
-        self, losses: Losses, *, blocks: Sequence[int] | NDArray[np.int64] | None = None
-    ) -> bool:
+    def origin_still_bad(self, losses: Sequence[float] | NDArray[np.float64]) -> bool:
         """Tell whether the model of the cohort that was left is still bad: the confirm bit.
 
         Asked after `observe` of the same round.
@@ -100,15 +88,13 @@ class DriftReporter:
         ----------
         losses : array of shape (n_samples,)
             Per-sample losses of that model on this round's fresh samples, before training.
-        blocks : array of shape (n_samples,), optional
-            As for `observe`.
 
         Returns
         -------
         bool
             True also when no flag was ever raised: then there is nothing to go home from.
         """
-        mean, standard_error = _mean_and_error(losses, blocks)
+        mean, standard_error = _mean_and_error(losses)
         before_drift = self._before.loss_before_drift
         if before_drift is None:
             return True
@@ -139,18 +125,8 @@ class DriftReporter:
         os.replace(draft, path)  # noqa: PTH105
 
 
-def _mean_and_error(
-    losses: Losses, blocks: Sequence[int] | NDArray[np.int64] | None
-) -> tuple[float, float]:
+def _mean_and_error(losses: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
     values = np.asarray(losses, dtype=np.float64).ravel()
     if values.size == 0:
         raise InvalidUpdateError("no losses, wanted at least one fresh sample")
-    mean = float(values.mean())
-    numbers = np.arange(values.size) if blocks is None else np.ravel(blocks)
-    if numbers.size != values.size:
-        raise ShapeMismatchError(f"{values.size} losses of {numbers.size} blocks, wanted as many")
-    # The variance of a mean over clusters: deviations count by block, not by sample. With one
-    # sample a block it is the familiar standard deviation over the root of n.
-    _, index = np.unique(numbers, return_inverse=True)
-    by_block = np.bincount(index.ravel(), weights=values - mean)
-    return mean, float(np.sqrt((by_block**2).sum()) / values.size)
+    return float(values.mean()), float(values.std() / np.sqrt(values.size))

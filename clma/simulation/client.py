@@ -62,7 +62,7 @@ class SimulatedClient:
         pulled = pull(
             federation, federation.name, self._client_id, self._folder / "model.safetensors"
         )
-        windows, labels, blocks = self._fleet.training_windows(self._client_id, pulled.round_num)
+        windows, labels = self._fleet.training_windows(self._client_id, pulled.round_num)
         base = read_parameters(pulled.path)
         rng = self._rng(federation, pulled.round_num)
         trained = train(
@@ -71,14 +71,12 @@ class SimulatedClient:
         watched = base if pulled.loss_point == "before" else trained
         reporter = DriftReporter(federation.config.drift, self._folder / "detector.json")
         reading = reporter.observe(
-            self._losses(watched, windows, labels), round_num=pulled.round_num, blocks=blocks
+            self._losses(watched, windows, labels), round_num=pulled.round_num
         )
         confirm = None
         if pulled.confirm_path is not None:
             origin = read_parameters(pulled.confirm_path)
-            confirm = reporter.origin_still_bad(
-                self._losses(origin, windows, labels), blocks=blocks
-            )
+            confirm = reporter.origin_still_bad(self._losses(origin, windows, labels))
         update = self._folder / "update.safetensors"
         update.write_bytes(serialize_tensors(trained))
         submit(

@@ -7,7 +7,7 @@ Examples
 --------
 >>> from clma.simulation.recipes import load_fleet
 >>> fleet = load_fleet(None, "plant", seed=0)
->>> windows, labels, blocks = fleet.training_windows("plant-03", 1)
+>>> windows, labels = fleet.training_windows("plant-03", 1)
 >>> windows.shape, labels.shape, fleet.concept("plant-03", 1)
 ((96, 17, 30), (96,), 'base')
 """
@@ -16,35 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clma.simulation.schedule import Concept, Schedule
 
-__all__ = ["Fleet", "ModelSpec", "TrainingWindows", "WindowSource", "Windows"]
+__all__ = ["Fleet", "ModelSpec", "WindowSource", "Windows"]
 
 Windows = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Windows of shape (n, n_variables, window) and their class indices of shape (n,)."""
-
-
-class TrainingWindows(NamedTuple):
-    """What a client trains on in one round.
-
-    Parameters
-    ----------
-    windows : ndarray of shape (n, n_variables, window), float32
-    labels : ndarray of shape (n,), int64
-    blocks : ndarray of shape (n,), int64
-        Stretch of the record that each window was cut from. Windows of one block resemble each
-        other: there are as many independent samples as blocks, not as windows.
-    """
-
-    windows: NDArray[np.float32]
-    labels: NDArray[np.int64]
-    blocks: NDArray[np.int64]
-
 
 _TRAINING = 1  # stream numbers: training and held-out draws must never share a generator
 _HELD_OUT = 2
@@ -71,7 +53,7 @@ class WindowSource(Protocol):
 
     def training(
         self, client_id: str, condition: str, n_windows: int, rng: np.random.Generator
-    ) -> TrainingWindows:
+    ) -> Windows:
         """Return `n_windows` windows of a client's training data."""
 
     def held_out(self, client_id: str, condition: str, rng: np.random.Generator) -> Windows:
@@ -159,7 +141,7 @@ class Fleet:
         before, now = (self.schedule.mixture(client_id, r) for r in (round_num - 1, round_num))
         return before != now
 
-    def training_windows(self, client_id: str, round_num: int) -> TrainingWindows:
+    def training_windows(self, client_id: str, round_num: int) -> Windows:
         """Draw a client's windows of one round, in random order.
 
         Raises
@@ -174,12 +156,9 @@ class Fleet:
             for concept, n_windows in _counts(mixture, self.n_windows).items()
         ]
         order = rng.permutation(self.n_windows)
-        # Blocks of two concepts are different stretches even where their numbers are equal.
-        offsets = np.cumsum([0, *(int(part.blocks.max()) + 1 for part in drawn)])
-        return TrainingWindows(
-            np.concatenate([part.windows for part in drawn])[order],
-            np.concatenate([part.labels for part in drawn])[order],
-            np.concatenate([p.blocks + o for p, o in zip(drawn, offsets[:-1], strict=True)])[order],
+        return (
+            np.concatenate([windows for windows, _ in drawn])[order],
+            np.concatenate([labels for _, labels in drawn])[order],
         )
 
     def test_windows(self, client_id: str, round_num: int) -> Windows:
@@ -197,9 +176,9 @@ class Fleet:
 
     def _draw(
         self, client_id: str, concept: Concept, n_windows: int, rng: np.random.Generator
-    ) -> TrainingWindows:
-        drawn = self.source.training(client_id, concept.condition, n_windows, rng)
-        return drawn._replace(labels=concept.relabel(drawn.labels))
+    ) -> Windows:
+        windows, labels = self.source.training(client_id, concept.condition, n_windows, rng)
+        return windows, concept.relabel(labels)
 
     def _rng(self, stream: int, client_id: str, round_num: int) -> np.random.Generator:
         client = self.client_ids.index(client_id)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clma.errors import InvalidConfigError, UnknownClientError
-from clma.simulation.fleet import TrainingWindows, Windows
+from clma.simulation.fleet import Windows
 from clma.simulation.schedule import BASE
 from clma.simulation.table import Block, RecordedTable, cut_blocks
 
@@ -59,7 +59,7 @@ class ReplaySource:
 
     def training(
         self, client_id: str, condition: str, n_windows: int, rng: np.random.Generator
-    ) -> TrainingWindows:
+    ) -> Windows:
         """Draw windows from a random share of the client's blocks, about as many from each.
 
         Raises
@@ -73,11 +73,9 @@ class ReplaySource:
                 f"client {client_id!r} has no blocks of condition {condition!r}"
             )
         seen = rng.permutation(len(blocks))[: int(np.ceil(self.block_share * len(blocks)))]
-        numbers = np.resize(seen, n_windows).astype(np.int64)
-        chosen = [blocks[number] for number in numbers]
+        chosen = [blocks[seen[turn % len(seen)]] for turn in range(n_windows)]
         starts = [int(rng.integers(b.start, b.stop - self.window + 1)) for b in chosen]
-        labels = np.array([b.label for b in chosen], dtype=np.int64)
-        return TrainingWindows(self._cut(starts), labels, numbers)
+        return self._cut(starts), np.array([b.label for b in chosen], dtype=np.int64)
 
     def held_out(self, client_id: str, condition: str, rng: np.random.Generator) -> Windows:  # noqa: ARG002 - the pool is everybody's
         """Cut all held-out blocks of the condition into half-overlapping windows."""

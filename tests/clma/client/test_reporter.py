@@ -6,7 +6,7 @@ import pytest
 
 from clma.client.reporter import DriftReporter
 from clma.config import DriftConfig
-from clma.errors import DamagedStoreError, InvalidUpdateError, ShapeMismatchError
+from clma.errors import DamagedStoreError, InvalidUpdateError
 
 
 def test_memory_survives_a_restart(tmp_path: Path) -> None:
@@ -48,22 +48,3 @@ def test_damaged_memory_is_named(tmp_path: Path) -> None:
 def test_no_sample_is_refused() -> None:
     with pytest.raises(InvalidUpdateError, match="at least one fresh sample"):
         DriftReporter(DriftConfig()).observe([], round_num=1)
-
-
-def test_samples_of_one_block_count_once() -> None:
-    """Four copies of each sample are no better evidence than the samples."""
-    losses, blocks = [0.1, 0.1, 0.9, 0.9], [0, 0, 1, 1]
-    alone, copied = DriftReporter(DriftConfig()), DriftReporter(DriftConfig())
-    alone.observe([0.1], round_num=1)
-    copied.observe([0.1, 0.1], round_num=1, blocks=[0, 0])
-
-    reading = copied.observe(losses, round_num=2, blocks=blocks)
-
-    assert reading == alone.observe([0.1, 0.9], round_num=2)
-    assert reading.threshold is not None
-    assert reading.threshold > (alone.observe(losses, round_num=2).threshold or 0)
-
-
-def test_blocks_must_match_the_losses() -> None:
-    with pytest.raises(ShapeMismatchError, match="2 losses of 1 blocks"):
-        DriftReporter(DriftConfig()).observe([0.1, 0.2], round_num=1, blocks=[0])

@@ -57,8 +57,8 @@ def test_relabelling_holds_for_test_labels_and_leaves_the_windows() -> None:
 def test_relabelling_holds_for_training_labels() -> None:
     plain, renamed = (load_fleet(None, f"plant-{s}-concept", 0) for s in ("stationary", "stagger"))
 
-    x, y, _ = plain.training_windows("plant-03", 3)
-    x_after, y_after, _ = renamed.training_windows("plant-03", 3)
+    x, y = plain.training_windows("plant-03", 3)
+    x_after, y_after = renamed.training_windows("plant-03", 3)
 
     np.testing.assert_array_equal(x, x_after)
     np.testing.assert_array_equal(np.array([0, 2, 1, 3, 4])[y], y_after)
@@ -89,7 +89,7 @@ def test_gradual_fleet_changes_on_each_step_and_drifts_on_one() -> None:
 
 @pytest.mark.parametrize("round_num", [3, 4, 5])
 def test_mixed_rounds_have_as_many_windows_as_others(round_num: int) -> None:
-    windows, labels, _ = load_fleet(None, "plant-gradual", 0).training_windows("plant-03", round_num)
+    windows, labels = load_fleet(None, "plant-gradual", 0).training_windows("plant-03", round_num)
 
     assert windows.shape == (96, 17, 30)
     assert labels.shape == (96,)

@@ -12,7 +12,7 @@ def _windows(condition: str = "base", *, client: str = "plant-01", n: int = 400,
 
 
 def test_windows_are_finite_float32_and_all_classes_occur() -> None:
-    windows, labels, _ = _windows()
+    windows, labels = _windows()
 
     assert windows.shape == (400, len(VARIABLES), 30)
     assert windows.dtype == np.float32
@@ -25,7 +25,7 @@ def test_generated_values_depend_on_the_generator_alone() -> None:
 
 
 def test_plants_differ_by_a_constant_offset() -> None:
-    (a, _, _), (b, _, _) = _windows(), _windows(client="plant-02")
+    (a, _), (b, _) = _windows(), _windows(client="plant-02")
 
     difference = np.sinh(a.astype(np.float64)) - np.sinh(b.astype(np.float64))
 
@@ -41,14 +41,14 @@ def test_another_operating_point_moves_the_levels(condition: str) -> None:
 
 
 def test_normal_running_is_autocorrelated() -> None:
-    windows, labels, _ = _windows()
+    windows, labels = _windows()
     normal = windows[labels == 0].astype(np.float64)
 
     assert np.corrcoef(normal[:, :, :-1].ravel(), normal[:, :, 1:].ravel())[0, 1] > 0.5
 
 
 def test_no_fault_is_a_level_that_one_variable_gives_away() -> None:
-    windows, labels, _ = _windows(n=2000)
+    windows, labels = _windows(n=2000)
     levels = windows.mean(axis=2)
 
     for fault in range(1, len(CLASSES)):

@@ -35,12 +35,12 @@ def test_base_condition_has_the_test_windows_of_the_evidence(fleet: Fleet) -> No
 def test_training_rounds_have_96_windows_of_four_classes(fleet: Fleet) -> None:
     drawn = [fleet.training_windows("plant-01", r) for r in range(1, 11)]
 
-    assert {part.windows.shape for part in drawn} == {(96, 17, 30)}
-    assert set(np.concatenate([part.labels for part in drawn]).tolist()) == {0, 1, 2, 3}
+    assert {windows.shape for windows, _ in drawn} == {(96, 17, 30)}
+    assert set(np.concatenate([labels for _, labels in drawn]).tolist()) == {0, 1, 2, 3}
 
 
 def test_squash_keeps_the_moved_condition_trainable(fleet: Fleet) -> None:
-    windows, _, _ = fleet.training_windows("plant-03", 3)
+    windows, _ = fleet.training_windows("plant-03", 3)
 
     assert fleet.concept("plant-03", 3) == "150/0.5"
     assert 2.0 < np.abs(windows).max() < 10.0

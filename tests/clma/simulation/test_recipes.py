@@ -12,7 +12,7 @@ from clma.simulation import load_fleet, recipe_names
 def test_every_plant_recipe_makes_a_fleet(recipe: str) -> None:
     fleet = load_fleet(None, recipe, 0, n_clients=5)
 
-    windows, labels, _ = fleet.training_windows("plant-05", 9)
+    windows, labels = fleet.training_windows("plant-05", 9)
 
     assert fleet.name == recipe
     assert len(windows) == len(labels) == fleet.n_windows

@@ -75,7 +75,7 @@ def test_windows_never_leave_their_block_nor_cross_into_the_test() -> None:
     rng = np.random.default_rng(0)
     tested = {b.start // 20 for bs in source.held_out_blocks.values() for b in bs}
 
-    windows, labels, _ = source.training("a", "high", 200, rng)
+    windows, labels = source.training("a", "high", 200, rng)
     rows = _rows(source, windows).reshape(200, 8)
 
     assert (rows // 20 == rows[:, :1] // 20).all()
@@ -96,7 +96,7 @@ def test_one_round_sees_half_of_a_clients_blocks() -> None:
     source = _source()
     owned = len(source.training_blocks["a", "low"])
 
-    windows, _, _ = source.training("a", "low", 300, np.random.default_rng(0))
+    windows, _ = source.training("a", "low", 300, np.random.default_rng(0))
 
     assert len(set((_rows(source, windows) // 20).tolist())) == -(-owned // 2)
 

@@ -18,7 +18,7 @@ SHORT = TrainingConfig(local_epochs=1)
 
 
 def _trained(client_id: str = "plant-01", seed: int = 0) -> dict[str, np.ndarray]:
-    windows, labels, _ = FLEET.training_windows(client_id, 1)
+    windows, labels = FLEET.training_windows(client_id, 1)
     return train(START, windows, labels, SHORT, np.random.default_rng(seed), model=FLEET.model)
 
 
@@ -27,7 +27,7 @@ def _bytes(parameters: dict[str, np.ndarray]) -> bytes:
 
 
 def test_training_lowers_the_loss() -> None:
-    windows, labels, _ = FLEET.training_windows("plant-01", 1)
+    windows, labels = FLEET.training_windows("plant-01", 1)
 
     before, after = (losses(p, windows, labels, model=FLEET.model) for p in (START, _trained()))
 
@@ -50,7 +50,7 @@ def test_threads_do_not_share_a_module() -> None:
 
 
 def test_inputs_are_not_modified() -> None:
-    windows, labels, _ = FLEET.training_windows("plant-01", 1)
+    windows, labels = FLEET.training_windows("plant-01", 1)
     start, before, y = _bytes(START), windows.copy(), labels.copy()
 
     train(START, windows, labels, SHORT, np.random.default_rng(0))
@@ -71,7 +71,7 @@ def test_losses_are_one_per_window_in_float64() -> None:
 
 
 def test_small_steps_when_gradients_are_clipped_hard() -> None:
-    windows, labels, _ = FLEET.training_windows("plant-01", 1)
+    windows, labels = FLEET.training_windows("plant-01", 1)
     config = TrainingConfig(momentum=0.0, clip_norm=1e-3, batch_size=96, local_epochs=1)
 
     after = train(START, windows, labels, config, np.random.default_rng(0))
@@ -85,7 +85,7 @@ def test_drift_costs_a_trained_model_much_of_its_score() -> None:
     parameters = START
     for round_num in (1, 2):
         for client_id in FLEET.client_ids[:6]:
-            windows, labels, _ = FLEET.training_windows(client_id, round_num)
+            windows, labels = FLEET.training_windows(client_id, round_num)
             rng = np.random.default_rng(round_num)
             parameters = train(parameters, windows, labels, TrainingConfig(), rng)
 
@@ -99,7 +99,7 @@ def test_drift_costs_a_trained_model_much_of_its_score() -> None:
 
 
 def test_labels_and_windows_must_be_as_many() -> None:
-    windows, labels, _ = FLEET.training_windows("plant-01", 1)
+    windows, labels = FLEET.training_windows("plant-01", 1)
 
     with pytest.raises(ShapeMismatchError, match="96 windows, 95 labels"):
         losses(START, windows, labels[:-1])
