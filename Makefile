@@ -16,7 +16,7 @@ help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
 	@echo "make test          lint, types, layers and all tests"
 	@echo "make ui            Prefect and MLflow in the browser, on what the demo made"
-	@echo "make bench-pronto  recorded plant data, four methods side by side (DATA=FILE SEEDS=100:103)"
+	@echo "make bench-pronto  recorded plant data, four methods side by side (DATA=FILE SEEDS=200:203)"
 	@echo "make lint | env | clean"
 
 env: $(STAMP)
@@ -47,7 +47,7 @@ ui: $(STAMP)
 	@$(BIN)/python -m deployments.ui
 
 DATA ?= ../shared/data/pronto/pronto_process_1hz.parquet
-SEEDS ?= 100:103
+SEEDS ?= 200:203
 bench-pronto: $(STAMP)
 	@$(BIN)/python benchmarks/pronto.py --data $(DATA) --seeds $(SEEDS)
 

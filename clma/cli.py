@@ -21,6 +21,7 @@ from rich.table import Table
 from clma import __version__
 from clma.client.pull import PulledModel, pull
 from clma.client.submit import SubmitReceipt, submit
+from clma.cohorting.given import given_moves
 from clma.config import FederationConfig, preset_config
 from clma.errors import ClmaError, InvalidConfigError, InvalidUpdateError
 from clma.ledger.audit import audit
@@ -82,7 +83,7 @@ def init(
     config = _config(federation, preset, settings or [])
     now = dt.datetime.now(dt.UTC)
     made = Federation.create(store, config, model, _client_ids(clients), now=now)
-    state = made.open_round(now=now)
+    state = made.open_round(now=now, moves=given_moves(made.state(), config, 1))
     facts = {
         "store": made.store.url,
         "federation": made.name,
@@ -117,6 +118,7 @@ def client_pull(
     facts = {
         **_facts(pulled),
         "path": str(pulled.path),
+        "drift": pulled.drift.model_dump(mode="json"),
         "deadline": _time(pulled.deadline),
         "confirm_path": None if pulled.confirm_path is None else str(pulled.confirm_path),
     }

@@ -41,7 +41,8 @@ def orchestrated(home: Path | None = None, *, port: int = 0) -> Iterator[str]:
     str
         The API's URL.
     """
-    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+    # Quiet on the terminal only: what tasks log is for the run's page.
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "WARNING")
     with prefect_server(home or ROOT / ".prefect", port=port) as url:
         yield url
 

@@ -17,7 +17,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -137,13 +136,20 @@ def _answers(url: str) -> bool:
 
 
 def _settle(url: str) -> None:
-    """Wait until no task run is left unfinished: their rows lag behind the flow's."""
+    """Wait until the rows of task runs, which lag behind the flow's, change no more.
+
+    Not until none is unfinished: those of a killed run stay so for good.
+    """
     end = time.monotonic() + SETTLE_TIMEOUT_S
     unfinished = {"task_runs": {"state": {"type": {"any_": ["PENDING", "RUNNING"]}}}}
-    quiet_looks = 0
-    while time.monotonic() < end and quiet_looks < 3:
-        with contextlib.suppress(OSError, urllib.error.HTTPError):
-            quiet_looks = quiet_looks + 1 if _count(url, unfinished) == 0 else 0
+    seen, same_looks = -1, 0
+    while time.monotonic() < end and same_looks < 5:
+        with contextlib.suppress(OSError):
+            count = _count(url, unfinished)
+            same_looks = same_looks + 1 if count == seen else 0
+            seen = count
+        if seen == 0 and same_looks >= 2:
+            return
         time.sleep(0.3)
 
 

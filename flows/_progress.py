@@ -40,7 +40,8 @@ class DemoScreen:
         n_drifted = len(self._fleet.drifted_clients)
         self._progress.print(
             f"{self._federation}: {n} plants, {n_drifted} of them will drift "
-            f"(recipe {self._fleet.name}); store {store}"
+            f"(recipe {self._fleet.name}); store {store}",
+            soft_wrap=True,
         )
         self._progress.print("starting Prefect ...")
 
@@ -48,13 +49,15 @@ class DemoScreen:
         """Show one night: who drifted, who moved where, how good the models are."""
         drifted = ", ".join(view.flagged) or "nobody"
         moves = ", ".join(f"{c} {a} -> {b}" for c, (a, b) in view.moves.items())
+        n_cohorts = len(set(view.cohorts.values()))
         seconds = time.monotonic() - self._since
         self._since = time.monotonic()
         self._progress.print(
             f"round {view.round_num:03d}  F1 stationary {self._mean(view, drifted=False)}, "
             f"drifting {self._mean(view, drifted=True)}  "
-            f"({len(set(view.cohorts.values()))} cohorts, {seconds:.1f} s)  "
-            f"drift flags: {drifted}" + (f"; moved: {moves}" if moves else "")
+            f"({n_cohorts} cohort{'s' * (n_cohorts != 1)}, {seconds:.1f} s)  "
+            f"drift flags: {drifted}" + (f"; moved: {moves}" if moves else ""),
+            soft_wrap=True,
         )
         self._last = view
 

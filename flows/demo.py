@@ -28,7 +28,7 @@ from clma.simulation.scores import FleetScores
 from flows._commands import ROOT, one_line, orchestrated
 from flows._progress import DemoScreen
 
-__all__ = ["DemoPlaces", "DemoRequest", "demo"]
+__all__ = ["DemoPlaces", "DemoRequest", "demo", "found_or_reopen"]
 
 PREFECT_PORT = 4200
 
@@ -87,22 +87,27 @@ class DemoPlaces:
 
 
 def demo(
-    places: DemoPlaces, request: DemoRequest, fleet: Fleet, watch: Callable[[RoundView], None]
+    places: DemoPlaces,
+    fleet: Fleet,
+    federation: Federation,
+    n_rounds: int,
+    watch: Callable[[RoundView], None],
 ) -> FleetScores:
     """Let a fleet live through its nights; Prefect has to be there.
 
     Parameters
     ----------
     places : DemoPlaces
-    request : DemoRequest
     fleet : Fleet
+    federation : Federation
+        With an open round.
+    n_rounds : int
     watch : callable
         Is shown every round.
     """
     from flows.nightly import nightly
     from tasks.publish_scores import publish_scores
 
-    federation = _found_or_reopen(places, request, fleet)
     store = str(places.store.resolve())
 
     def close(_round_num: int) -> None:
@@ -119,24 +124,30 @@ def demo(
         fleet,
         federation,
         places.plants,
-        n_rounds=request.n_rounds,
+        n_rounds=n_rounds,
         close=close,
         watch=watch_and_publish,
     )
 
 
-def _found_or_reopen(places: DemoPlaces, request: DemoRequest, fleet: Fleet) -> Federation:
-    places.plants.mkdir(parents=True, exist_ok=True)
+def found_or_reopen(places: DemoPlaces, request: DemoRequest, fleet: Fleet) -> Federation:
+    """Make the demo's federation, or go on with the one that an interrupted demo left.
+
+    Raises
+    ------
+    ConflictError
+        If a demo with other settings is there.
+    """
     note = places.plants / "request.json"
     text = json.dumps(dataclasses.asdict(request))
-    if note.exists() and note.read_text(encoding="utf-8") != text:
-        raise ConflictError(
-            f"{places.store} holds a demo with other settings; give another --out or --federation"
-        )
-    note.write_text(text, encoding="utf-8")
     if (places.store / "ledger").exists():
+        if not note.exists() or note.read_text(encoding="utf-8") != text:
+            raise ConflictError(
+                f"{places.store} holds a demo with other settings; "
+                "give another --out or --federation"
+            )
         return Federation.open(places.store, places.federation)
-    return found_federation(
+    federation = found_federation(
         fleet,
         places.store,
         places.federation,
@@ -147,6 +158,8 @@ def _found_or_reopen(places: DemoPlaces, request: DemoRequest, fleet: Fleet) -> 
         # A simulated loss is nobody's secret, and the curves need it.
         share=("loss",),
     )
+    note.write_text(text, encoding="utf-8")
+    return federation
 
 
 def _free_name(root: Path) -> str:
@@ -204,10 +217,11 @@ def _main(
         )
         fleet = load_fleet(data, recipe, seed)
         places = DemoPlaces(root, federation or _free_name(root))
+        made = found_or_reopen(places, request, fleet)
         screen = DemoScreen(fleet, places.federation)
         screen.start(places.store)
         with orchestrated(places.prefect_home, port=PREFECT_PORT):
-            scores = demo(places, request, fleet, screen.show_round)
+            scores = demo(places, fleet, made, rounds, screen.show_round)
     except ClmaError as error:
         typer.echo(f"failed: {one_line(error)}", err=True)
         raise typer.Exit(1) from None

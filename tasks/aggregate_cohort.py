@@ -36,7 +36,7 @@ def aggregate_cohort(job: JobRef, night: Night) -> AggregatedModel:
     return model
 
 
-@task(**CACHED, **IO_RETRIES)
+@task(**CACHED, **IO_RETRIES, task_run_name="average everybody")
 def average_everybody(night: Night) -> str | None:
     """Average all accepted updates, where the configuration compares the next round with it."""
     federation = open_federation(night)

@@ -11,7 +11,7 @@ from tasks.night import IO_RETRIES, PINNED_TO_RUN, Night, open_federation
 __all__ = ["check_quorum"]
 
 
-@task(**PINNED_TO_RUN, **IO_RETRIES)
+@task(**PINNED_TO_RUN, **IO_RETRIES, task_run_name="check quorum")
 def check_quorum(night: Night) -> None:
     """Record a round below quorum as held.
 

@@ -36,7 +36,7 @@ class ChosenRound:
     detail: str
 
 
-@task(**PINNED_TO_RUN, **IO_RETRIES)
+@task(**PINNED_TO_RUN, **IO_RETRIES, task_run_name="choose round")
 def choose_round(
     store: str, federation: str, now: bool, round_num: int | None = None
 ) -> ChosenRound:

@@ -30,7 +30,7 @@ class Committed:
     moves: dict[str, str]
 
 
-@task(**CACHED, **IO_RETRIES)
+@task(**CACHED, **IO_RETRIES, task_run_name="commit round")
 def commit_round(night: Night, decided: Decided) -> Committed:
     """Record the decision; a second time, the same decision changes nothing."""
     decision, after = load_decided(night, decided)

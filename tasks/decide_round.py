@@ -34,7 +34,7 @@ class Decided:
     after: ArtifactRef
 
 
-@task(**CACHED, **IO_RETRIES)
+@task(**CACHED, **IO_RETRIES, task_run_name="decide round")
 def decide_round(
     night: Night,
     measurements: Sequence[Sequence[Measurement]],

@@ -14,7 +14,7 @@ from tasks.night import IO_RETRIES, PINNED_TO_RUN
 __all__ = ["name_run"]
 
 
-@task(**PINNED_TO_RUN, **IO_RETRIES)
+@task(**PINNED_TO_RUN, **IO_RETRIES, task_run_name="name this run")
 def name_run(federation: str, chosen: ChosenRound) -> str:
     """Rename the flow run to federation and round, which are not known before it starts."""
     name = f"{federation} round {chosen.round_num:03d}"

@@ -13,7 +13,7 @@ from tasks.night import IO_RETRIES, PINNED_TO_RUN
 __all__ = ["open_round"]
 
 
-@task(**PINNED_TO_RUN, **IO_RETRIES)
+@task(**PINNED_TO_RUN, **IO_RETRIES, task_run_name="open the next round")
 def open_round(store: str, federation: str, after_round: int) -> int:
     """Open the round after `after_round`, if that is the newest one; return the newest number."""
     opened = Federation.open(store, federation)

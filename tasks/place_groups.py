@@ -41,7 +41,7 @@ class Placed:
     jobs: tuple[JobRef, ...]
 
 
-@task(**CACHED, **IO_RETRIES)
+@task(**CACHED, **IO_RETRIES, task_run_name="place groups")
 def place_groups(night: Night, quarantine: Quarantine, groupings: Sequence[ArtifactRef]) -> Placed:
     """Recall, create or hold: one decision a group."""
     federation = open_federation(night)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from prefect import get_run_logger, task
-from prefect.artifacts import create_link_artifact
+from prefect.artifacts import create_markdown_artifact
 from prefect.runtime import flow_run
 
 from clma.ledger.federation import Federation
 from tasks import tracking
+from tasks.mlflow_pages import run_page
 from tasks.night import IO_RETRIES, PINNED_TO_RUN
 
 __all__ = ["publish_cohort", "publish_round", "tracking_place"]
@@ -27,6 +29,11 @@ def tracking_place(uri: str | None) -> tracking.Tracking:
 
 def _this_run() -> tracking.PrefectRun:
     return tracking.PrefectRun(flow_run.get_id() or "", flow_run.get_flow_run_ui_url())
+
+
+def _artifact_key(federation: str) -> str:
+    """Return what all accounts of a federation are found by; Prefect allows few characters."""
+    return re.sub("[^a-z0-9]+", "-", f"{federation}-rounds".lower()).strip("-")
 
 
 @task(**PINNED_TO_RUN, **IO_RETRIES, task_run_name="publish {cohort_id} of round {round_num}")
@@ -47,12 +54,19 @@ def publish_cohort(
 def publish_round(
     store: str, federation: str, round_num: int, tracking_uri: str | None = None
 ) -> None:
-    """Publish the round's own run: settings, metrics, tables, figures, links both ways."""
+    """Publish the round's own run: settings, metrics, tables, figures, links both ways.
+
+    The account of the night is shown in Prefect too: the operator on call looks there first.
+    """
     place = tracking_place(tracking_uri)
     published = tracking.publish_round(
         Federation.open(store, federation), round_num, place, prefect=_this_run()
     )
-    ui = place.uri if place.uri.startswith("http") else MLFLOW_UI
-    link = f"{ui}/#/experiments/{published.experiment_id}/runs/{published.run_id}"
-    create_link_artifact(link, link_text=f"{federation} round {round_num:03d} in MLflow")
+    ui = place.uri.rstrip("/") if place.uri.startswith("http") else MLFLOW_UI
+    link = run_page(ui, published.experiment_id, published.run_id)
+    create_markdown_artifact(
+        f"{published.note}\n\n[Round {round_num} in MLflow]({link})",
+        key=_artifact_key(federation),
+        description=f"{federation} round {round_num:03d}",
+    )
     get_run_logger().info("published round %d as MLflow run %s", round_num, published.run_id)

@@ -30,7 +30,7 @@ class Quarantine:
     units: tuple[UnitRef, ...]
 
 
-@task(**CACHED, **IO_RETRIES)
+@task(**CACHED, **IO_RETRIES, task_run_name="quarantine clients")
 def quarantine_clients(night: Night) -> Quarantine:
     """Follow the drift flags and cut the quarantine into units that can be compared."""
     federation = open_federation(night)

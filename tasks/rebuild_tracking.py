@@ -23,7 +23,7 @@ class Rebuilt:
     versions_created: int
 
 
-@task(**IO_RETRIES)
+@task(**IO_RETRIES, task_run_name="rebuild {federation} in MLflow")
 def rebuild_tracking(store: str, federation: str, tracking_uri: str | None = None) -> Rebuilt:
     """Publish what the ledger holds and MLflow does not."""
     report = tracking.rebuild(Federation.open(store, federation), tracking_place(tracking_uri))

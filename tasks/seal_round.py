@@ -15,7 +15,7 @@ from tasks.night import CACHED, IO_RETRIES, Night
 __all__ = ["seal_round"]
 
 
-@task(**CACHED, **IO_RETRIES)
+@task(**CACHED, **IO_RETRIES, task_run_name="seal round {chosen.round_num}")
 def seal_round(store: str, federation: str, chosen: ChosenRound) -> Night:
     """Read the inbox through the validator and record what was accepted; sealing is once."""
     opened = Federation.open(store, federation)

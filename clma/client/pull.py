@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from clma.config import DriftConfig
 from clma.errors import DamagedStoreError, UnknownClientError
 from clma.ledger.federation import Federation
 from clma.ledger.keys import printable
@@ -33,8 +34,9 @@ class PulledModel:
     path : Path
     deadline : datetime or None
         When the round is due, in UTC.
-    loss_point : str
-        Which loss the drift flag is made from: ``before`` or ``after`` the training.
+    drift : DriftConfig
+        How the federation wants drift to be looked for, for `DriftReporter`; its `loss_point` says
+        which loss: ``before`` or ``after`` the training.
     share_loss : bool
         The policy lets the loss leave the plant.
     confirm_cohort : str or None
@@ -50,7 +52,7 @@ class PulledModel:
     base_digest: str
     path: Path
     deadline: dt.datetime | None = None
-    loss_point: str = "before"
+    drift: DriftConfig = field(default_factory=DriftConfig)
     share_loss: bool = False
     confirm_cohort: str | None = None
     confirm_path: Path | None = None
@@ -99,7 +101,7 @@ def pull(url: str | Path | Federation, federation: str, client_id: str, out: Pat
         base_digest=client.serving_digest,
         path=out,
         deadline=state.deadline,
-        loss_point=opened.config.drift.loss_point,
+        drift=opened.config.drift,
         share_loss="loss" in opened.config.privacy.share,
         confirm_cohort=confirm_cohort,
         confirm_path=confirm_path,

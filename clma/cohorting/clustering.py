@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import cut_tree, linkage
+from scipy.cluster.hierarchy import cut_tree, fcluster, linkage
 from scipy.spatial.distance import squareform
 from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
@@ -68,12 +68,12 @@ def average_linkage(
         Cosine distances in [0, 2], zero diagonal. Not modified.
     max_groups : int >= 1
     silhouette_floor : float in [-1, 1]
-        Below it everybody is one group: on noise, too, some split is the best one.
+        Below it no split stands out: on noise, too, some split is the best one.
     silhouette_floor_three : float in [-1, 1]
         The same for n = 3, where only one number of groups can be scored.
     pair_threshold : float in [-1, 1]
-        For n = 2, where a silhouette is not defined: the two stay together if their cosine is at
-        least this.
+        Where no split stands out, or n = 2 and there is no silhouette, clients and groups stay
+        together whose mean cosine is at least this.
 
     Returns
     -------
@@ -82,8 +82,10 @@ def average_linkage(
 
     Notes
     -----
-    The largest mean silhouette over 2 ... min(max_groups, n - 1) groups wins. Floors and pair
-    threshold were calibrated on small networks; calibrate them anew for another kind of model.
+    The largest mean silhouette over 2 ... min(max_groups, n - 1) groups wins. A low silhouette
+    comes from clients that are all alike and from clients that are all different; only an absolute
+    measure tells them apart, so there the tree is cut at the pair threshold. Floors and threshold
+    were calibrated on small networks; calibrate them anew for another kind of model.
     """
     n = distances.shape[0]
     if n < 2:
@@ -96,7 +98,13 @@ def average_linkage(
         _ordered(cut_tree(tree, n_clusters=k).ravel()) for k in range(2, min(max_groups, n - 1) + 1)
     ]
     floor = silhouette_floor_three if n == 3 else silhouette_floor
-    return _best(candidates, distances, floor, metric="precomputed")
+    best = _best(candidates, distances, floor, metric="precomputed")
+    if max(best.labels) > 0:
+        return best
+    alike = fcluster(tree, 1 - pair_threshold + TIE, criterion="distance")
+    if len(set(alike)) > max_groups:
+        alike = cut_tree(tree, n_clusters=max_groups).ravel()
+    return Clustering(_ordered(alike), best.silhouette)
 
 
 def silhouette_kmeans(

@@ -68,8 +68,8 @@ class SimulatedClient:
         trained = train(
             base, windows, labels, model=self._fleet.model, config=self._training, rng=rng
         )
-        watched = base if pulled.loss_point == "before" else trained
-        reporter = DriftReporter(federation.config.drift, self._folder / "detector.json")
+        watched = base if pulled.drift.loss_point == "before" else trained
+        reporter = DriftReporter(pulled.drift, self._folder / "detector.json")
         reading = reporter.observe(
             self._losses(watched, windows, labels), round_num=pulled.round_num
         )

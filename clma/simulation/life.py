@@ -79,7 +79,7 @@ def found_federation(
     name : str
         Of the federation.
     scratch : Path
-        Folder for the initial model's file.
+        Folder for the initial model's file; made if it is not there.
     preset : str
         ``oracle`` gets the fleet's truth as its schedule.
     n_rounds : int
@@ -96,9 +96,10 @@ def found_federation(
     """
     if n_rounds < 1:
         raise InvalidConfigError(f"{n_rounds} rounds, wanted at least 1")
+    config = _configure(fleet, name, preset, n_rounds, overrides, share)
+    scratch.mkdir(parents=True, exist_ok=True)
     base = scratch / "initial.safetensors"
     base.write_bytes(serialize_tensors(fleet.initial_parameters()))
-    config = _configure(fleet, name, preset, n_rounds, overrides, share)
     federation = Federation.create(url, config, base, fleet.client_ids)
     open_next_round(federation, now=dt.datetime.now(dt.UTC))
     return federation

@@ -13,6 +13,8 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("DO_NOT_TRACK", "true")
 # Standard output belongs to the results of a flow.
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+# A new database is announced in log lines that tell an operator nothing.
+os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
 
 from tasks.tracking.location import Tracking, resolve_tracking
 from tasks.tracking.names import CHAMPION, registered_model_name, split_model_name

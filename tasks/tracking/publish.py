@@ -273,4 +273,10 @@ def _publish_round(
         files |= draw_curves(curves or {}, name)
         if files:
             log_files(run, files)
-    return PublishedRound(round_num, night.experiment.experiment_id, run.run_id, run.created)
+    return PublishedRound(
+        round_num,
+        night.experiment.experiment_id,
+        run.run_id,
+        run.created,
+        round_note(name, decision),
+    )

@@ -42,12 +42,23 @@ class PublishedCohort:
 
 @dataclass(frozen=True, slots=True)
 class PublishedRound:
-    """Where a round is found; `run_created` is False where an earlier attempt made the run."""
+    """Where a round is found.
+
+    Parameters
+    ----------
+    round_num : int
+    experiment_id, run_id : str
+    run_created : bool
+        False: an earlier attempt made the run.
+    note : str
+        The night in a few lines of Markdown.
+    """
 
     round_num: int
     experiment_id: str
     run_id: str
     run_created: bool
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NOTE
 
+from tasks.mlflow_pages import ROUNDS_VIEW, rounds_view
 from tasks.tracking.history import Times
 from tasks.tracking.location import Tracking
 from tasks.tracking.names import TAG_FEDERATION, TAG_KEY, TAG_NOT_FINITE, TAG_PUBLISHED
@@ -156,13 +157,16 @@ def open_experiment(tracking: Tracking, federation: str) -> Experiment:
         if found.lifecycle_stage == "deleted":
             # Its name stays taken, so a night could never be published again.
             client.restore_experiment(found.experiment_id)
+        if ROUNDS_VIEW not in found.tags:
+            client.set_experiment_tag(found.experiment_id, ROUNDS_VIEW, rounds_view())
         return Experiment(client, str(found.experiment_id), federation)
 
 
 def _create_experiment(client: MlflowClient, tracking: Tracking, federation: str) -> str:
     place = None if tracking.artifacts is None else f"{tracking.artifacts}/{federation}"
+    tags = {TAG_FEDERATION: federation, ROUNDS_VIEW: rounds_view()}
     try:
-        return str(client.create_experiment(federation, place, {TAG_FEDERATION: federation}))
+        return str(client.create_experiment(federation, place, tags))
     except MlflowException as error:
         found = client.get_experiment_by_name(federation)
         # Another process may have been first.

@@ -15,20 +15,12 @@ import httpx
 import pytest
 
 from clma.ledger.federation import Federation
-from flows._prefect_server import prefect_server
 from tasks.tracking import Tracking, resolve_tracking
 from tests.flows.fleet import found, results_of
 
 INSTRUMENTED = Path(__file__).with_name("instrumented.py")
 ROOT = INSTRUMENTED.parents[2]
 PATIENCE_S = 180.0
-
-
-@pytest.fixture(scope="session")
-def prefect_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One real Prefect server on a free port for all tests of flows."""
-    with prefect_server(tmp_path_factory.mktemp("prefect")) as url:
-        yield url
 
 
 @pytest.fixture(scope="session")
@@ -134,6 +126,13 @@ class Desk:
     def output(self) -> str:
         """Return what the started commands printed last."""
         return (self.folder / "output.log").read_text()[-8000:]
+
+    def set_quorum(self, quorum: int) -> None:
+        """Make the federation anew with another quorum."""
+        shutil.rmtree(self.folder / "fleet")
+        self.federation = found(
+            self.folder / "fleet", self.federation.name, round={"quorum": quorum}
+        )
 
     def results(self) -> dict[str, str]:
         return results_of(self.store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +20,12 @@ WAYS = {"p3": (0, 3.0), "p4": (0, 2.5), "p5": (1, 3.0), "p6": (1, 2.5)}
 """Clients that drift in round 2: the coordinate they move along, and how far."""
 
 
-def found(folder: Path, name: str) -> Federation:
+def found(folder: Path, name: str, **settings: Any) -> Federation:
     """Make the federation; round 2 is open, every update is in, four clients flag."""
     folder.mkdir(parents=True)
     base = folder / "base.safetensors"
     base.write_bytes(serialize_tensors({"w": np.zeros(4, np.float32)}))
-    federation = Federation.create(folder / "store", preset_config(name), base, CLIENTS)
+    federation = Federation.create(folder / "store", preset_config(name, **settings), base, CLIENTS)
     open_next_round(federation, now=dt.datetime.now(dt.UTC))
     for client_id in CLIENTS:
         send(federation, folder, client_id, np.zeros(4), flag=False)
@@ -41,9 +42,7 @@ def send(
     """Submit one update."""
     path = folder / f"{client_id}.safetensors"
     path.write_bytes(serialize_tensors({"w": weights.astype(np.float32)}))
-    submit(
-        federation, federation.name, client_id, tensors=path, n_examples=10, drift_flag=flag
-    )
+    submit(federation, federation.name, client_id, tensors=path, n_examples=10, drift_flag=flag)
 
 
 def results_of(store: Path) -> dict[str, str]:

@@ -47,9 +47,24 @@ def test_identical_clients_are_one_group(n: int) -> None:
     assert average_linkage(np.zeros((n, n))).labels == (0,) * n
 
 
-def test_all_different_alike_are_not_forced_into_groups_by_noise() -> None:
-    """Equal distances: every split has silhouette 0, below the floor."""
-    assert set(average_linkage(np.ones((6, 6)) - np.eye(6)).labels) == {0}
+@pytest.mark.parametrize("n", [3, 6])
+def test_clients_that_are_all_different_are_not_forced_together(n: int) -> None:
+    """Equal distances: every split has silhouette 0, for far clients as for near ones."""
+    assert average_linkage(np.ones((n, n)) - np.eye(n)).labels == tuple(range(n))
+    assert average_linkage(0.5 * (np.ones((n, n)) - np.eye(n))).labels == (0,) * n
+
+
+def test_without_a_clear_split_the_pair_rule_decides() -> None:
+    """Two that resemble each other and one that resembles neither, by a narrow margin."""
+    clustering = average_linkage(np.array([[0, 0.55, 0.7], [0.55, 0, 0.65], [0.7, 0.65, 0.0]]))
+    assert clustering.labels == (0, 0, 1)
+    assert clustering.silhouette is not None
+    assert clustering.silhouette < 0.2
+
+
+def test_number_of_groups_is_bounded_there_too() -> None:
+    labels = average_linkage(np.ones((8, 8)) - np.eye(8), max_groups=3).labels
+    assert max(labels) == 2
 
 
 def test_order_of_rows_changes_numbers_but_not_groups() -> None:
