@@ -99,7 +99,8 @@ class CohortingConfig(_Section):
     last round's average over all accepted updates, one pool (Algorithm 1 as listed)."""
     max_groups: Annotated[int, Field(ge=1)] = 6
     pair_threshold: Annotated[float, Field(ge=-1, le=1)] = 0.40
-    """Clients stay together from this mean cosine on, where no split stands out (always for two)."""
+    """Where no split stands out (always for two), clients of at least this mean cosine stay
+    together."""
     silhouette_floor: Annotated[float, Field(ge=-1, le=1)] = 0.25
     """Below it no split stands out (n >= 4)."""
     silhouette_floor_three: Annotated[float, Field(ge=-1, le=1)] = 0.20

@@ -9,20 +9,8 @@ from dataclasses import dataclass
 from clma.cohorting.placement import Placement
 from clma.config import FederationConfig
 from clma.drift.quarantine import Triage
-from clma.records import (
-    AssignmentRow,
-    ClientState,
-    ClientStatus,
-    Cohort,
-    CohortRow,
-    CohortStatus,
-    DriftRow,
-    FederationState,
-    Gate,
-    Phase,
-    RoundDecision,
-    SealedRound,
-)
+from clma.records import ClientState, ClientStatus, Cohort, CohortStatus, FederationState, Phase
+from clma.rows import AssignmentRow, CohortRow, DriftRow, Gate, RoundDecision, SealedRound
 
 __all__ = ["AggregatedModel", "Measurement", "decide"]
 

@@ -31,14 +31,8 @@ from clma.drift.quarantine import quarantine_clients
 from clma.errors import RoundHeldError
 from clma.parameters.moves import measure_movements
 from clma.parameters.selectors import make_selector
-from clma.records import (
-    ROOT_COHORT,
-    FederationState,
-    RoundDecision,
-    SealedRound,
-    SealedUpdate,
-    model_ref,
-)
+from clma.records import ROOT_COHORT, FederationState, SealedUpdate, model_ref
+from clma.rows import RoundDecision, SealedRound
 
 __all__ = [
     "RoundOutcome",

@@ -26,9 +26,10 @@ def mark_crashed(run_id: UUID) -> str:
         If the server knows no such run.
     """
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.objects import State
     from prefect.states import Crashed
 
-    state = Crashed(message="Marked by an operator: the process is gone.")
+    state: State[None] = Crashed(message="Marked by an operator: the process is gone.")
     with get_client(sync_client=True) as client:
         run = client.read_flow_run(run_id)
         client.set_flow_run_state(run_id, state, force=True)

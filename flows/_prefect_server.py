@@ -42,7 +42,7 @@ def prefect_server(home: Path, *, port: int = 0) -> Iterator[str]:
     Parameters
     ----------
     home : Path
-        Folder for all of Prefect's state; not used where the user has a server.
+        Folder for all of Prefect's state; where the user has a server, for task results only.
     port : int
         The one to take if it is free, so that links stay good when the server is started again
         there; otherwise, and for 0, any free one.
@@ -59,6 +59,8 @@ def prefect_server(home: Path, *, port: int = 0) -> Iterator[str]:
     """
     known = os.environ.get("PREFECT_API_URL")
     if known:
+        # The user's own Prefect home holds the way in; what the runs leave behind stays with us.
+        os.environ.setdefault("PREFECT_RESULTS_LOCAL_STORAGE_PATH", str(home.resolve() / "storage"))
         yield known
         return
     home.mkdir(parents=True, exist_ok=True)

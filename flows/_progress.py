@@ -43,6 +43,9 @@ class DemoScreen:
             f"(recipe {self._fleet.name}); store {store}",
             soft_wrap=True,
         )
+        self._progress.print(
+            "these plants share their loss beside weights, flag and example count: it is simulated"
+        )
         self._progress.print("starting Prefect ...")
 
     def show_round(self, view: RoundView) -> None:

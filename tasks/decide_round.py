@@ -10,7 +10,8 @@ from prefect import task
 from clma.cohorting.placement import Placement
 from clma.decision import AggregatedModel, Measurement, decide
 from clma.drift.quarantine import Triage
-from clma.records import ArtifactRef, FederationState, RoundDecision
+from clma.records import ArtifactRef, FederationState
+from clma.rows import RoundDecision
 from tasks.night import (
     CACHED,
     IO_RETRIES,

@@ -23,7 +23,8 @@ from pydantic_core import to_jsonable_python
 
 from clma.errors import ClmaError
 from clma.ledger.federation import Federation
-from clma.records import ArtifactRef, FederationState, SealedRound
+from clma.records import ArtifactRef, FederationState
+from clma.rows import SealedRound
 
 __all__ = [
     "CACHED",

@@ -8,7 +8,8 @@ from prefect import get_run_logger, task
 
 from clma.ledger.chain import EntryKind
 from clma.ledger.federation import Federation
-from clma.records import Phase, Verdict
+from clma.records import Phase
+from clma.rows import Verdict
 from tasks.choose_round import ChosenRound
 from tasks.night import CACHED, IO_RETRIES, Night
 

@@ -30,7 +30,8 @@ from clma.ledger.inbox import (
 )
 from clma.ledger.keys import update_key
 from clma.ledger.store import Store, file_digest
-from clma.records import FederationState, Phase, UpdateMessage, Verdict
+from clma.records import FederationState, Phase, UpdateMessage
+from clma.rows import Verdict
 from clma.updates.message import message_bytes, parse_message, same_update
 from clma.updates.reasons import Reason
 from clma.updates.validation import ExpectedUpdate, check_message, check_tensors

@@ -19,7 +19,8 @@ from clma.cohorting.clustering import Clustering
 from clma.config import CohortingConfig
 from clma.parameters.moves import Movements
 from clma.parameters.tensor_file import TensorFile
-from clma.records import ArtifactRef, CohortingRow
+from clma.records import ArtifactRef
+from clma.rows import CohortingRow
 
 __all__ = [
     "Candidate",

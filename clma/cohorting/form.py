@@ -31,7 +31,7 @@ from clma.parameters.moves import (
     signed_means,
 )
 from clma.parameters.selectors import make_selector
-from clma.records import CohortingRow
+from clma.rows import CohortingRow
 
 __all__ = ["METHODS", "form_groups", "measure_unit"]
 

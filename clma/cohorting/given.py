@@ -13,12 +13,7 @@ from collections.abc import Mapping
 
 from clma.config import FederationConfig
 from clma.errors import InvalidConfigError
-from clma.records import (
-    ClientStatus,
-    Cohort,
-    CohortStatus,
-    FederationState,
-)
+from clma.records import ClientStatus, Cohort, CohortStatus, FederationState
 
 __all__ = ["given_moves"]
 

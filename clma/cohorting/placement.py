@@ -9,13 +9,8 @@ from dataclasses import dataclass
 from clma.cohorting.contract import Group, Grouping
 from clma.config import FederationConfig
 from clma.drift.quarantine import Triage
-from clma.records import (
-    CohortingRow,
-    FederationState,
-    SealedRound,
-    SealedUpdate,
-    cohort_number,
-)
+from clma.records import FederationState, SealedUpdate, cohort_number
+from clma.rows import CohortingRow, SealedRound
 
 __all__ = ["AggregationJob", "Placement", "place_groups"]
 

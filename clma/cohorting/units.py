@@ -17,11 +17,11 @@ from clma.records import (
     ClientState,
     CohortStatus,
     FederationState,
-    SealedRound,
     SealedUpdate,
     cohort_number,
     model_ref,
 )
+from clma.rows import SealedRound
 
 __all__ = ["cohorting_units"]
 

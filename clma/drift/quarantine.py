@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clma.config import FederationConfig
-from clma.records import ClientState, ClientStatus, FederationState, SealedRound, SealedUpdate
+from clma.records import ClientState, ClientStatus, FederationState, SealedUpdate
+from clma.rows import SealedRound
 
 __all__ = ["Triage", "quarantine_clients"]
 

@@ -50,11 +50,10 @@ from clma.records import (
     Cohort,
     FederationState,
     Phase,
-    RoundDecision,
-    SealedRound,
     TensorSpec,
     model_ref,
 )
+from clma.rows import RoundDecision, SealedRound
 
 __all__ = ["Federation"]
 

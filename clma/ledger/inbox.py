@@ -16,13 +16,11 @@ from clma.records import (
     ClientState,
     ClientStatus,
     FederationState,
-    SealedRound,
     SealedUpdate,
     TensorSpec,
     UpdateMessage,
-    UpdateRow,
-    Verdict,
 )
+from clma.rows import SealedRound, UpdateRow, Verdict
 from clma.updates.message import MAX_MESSAGE_BYTES, parse_message
 from clma.updates.reasons import Reason
 from clma.updates.validation import (

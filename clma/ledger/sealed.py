@@ -12,7 +12,8 @@ from clma.ledger.chain import canonical_json
 from clma.ledger.inbox import read_inbox
 from clma.ledger.keys import LEDGER_PREFIX, inbox_prefix, sealed_key
 from clma.ledger.store import Store
-from clma.records import ArtifactRef, FederationState, SealedRound, TensorSpec
+from clma.records import ArtifactRef, FederationState, TensorSpec
+from clma.rows import SealedRound
 
 __all__ = ["parse_sealed", "sealed_bytes", "write_sealed"]
 

@@ -23,14 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from clma.errors import DamagedStoreError, RoundStateError
 from clma.ledger.chain import Entry
 from clma.ledger.keys import entry_key
-from clma.records import (
-    ArtifactRef,
-    ClientState,
-    Cohort,
-    FederationState,
-    Phase,
-    cohort_number,
-)
+from clma.records import ArtifactRef, ClientState, Cohort, FederationState, Phase, cohort_number
 
 __all__ = ["changes", "fold", "next_state"]
 

@@ -1,6 +1,6 @@
 """The five tables of a round as Parquet with explicit schemas, from records and back.
 
-Rows *are* the decision of a round (`clma.records`), so the schemas name every column once, with its
+Rows *are* the decision of a round (`clma.rows`), so the schemas name every column once, with its
 type; what the privacy policy does not share is null, never zero.
 
 Examples
@@ -27,14 +27,7 @@ from pydantic import TypeAdapter
 from clma.errors import DamagedStoreError
 from clma.ledger.keys import table_key
 from clma.ledger.store import Store
-from clma.records import (
-    AssignmentRow,
-    CohortingRow,
-    CohortRow,
-    DriftRow,
-    RoundDecision,
-    UpdateRow,
-)
+from clma.rows import AssignmentRow, CohortingRow, CohortRow, DriftRow, RoundDecision, UpdateRow
 
 __all__ = [
     "TABLE_NAMES",

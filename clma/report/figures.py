@@ -23,7 +23,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from clma.errors import EmptyCohortError
-from clma.records import CohortRow, CohortStatus, cohort_number
+from clma.records import CohortStatus, cohort_number
+from clma.rows import CohortRow
 
 __all__ = [
     "MAX_ROUNDS",

@@ -20,8 +20,9 @@ from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
 
 from clma.errors import EmptyCohortError
-from clma.records import AssignmentRow, ClientStatus, DriftRow, cohort_number
+from clma.records import ClientStatus, cohort_number
 from clma.report.figures import MAX_ROUNDS, OKABE_ITO, canvas, cohort_color
+from clma.rows import AssignmentRow, DriftRow
 
 __all__ = ["cohort_heatmap"]
 

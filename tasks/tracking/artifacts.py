@@ -11,16 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from clma.config import FederationConfig, render_config
-from clma.records import (
-    AssignmentRow,
-    CohortingRow,
-    CohortRow,
-    DriftRow,
-    RoundDecision,
-    UpdateRow,
-)
 from clma.report.figures import MAX_ROUNDS, cohort_color, cohort_sizes, metric_curves, png_bytes
 from clma.report.heatmap import cohort_heatmap
+from clma.rows import AssignmentRow, CohortingRow, CohortRow, DriftRow, RoundDecision, UpdateRow
 from tasks.tracking.history import History
 from tasks.tracking.runs import OpenRun
 from tasks.tracking.summary import mean_losses

@@ -10,7 +10,8 @@ from clma.errors import RoundStateError
 from clma.ledger.chain import Entry, EntryKind
 from clma.ledger.federation import Federation
 from clma.ledger.tables import TABLE_NAMES, read_rows
-from clma.records import ArtifactRef, CohortRow, RoundDecision
+from clma.records import ArtifactRef
+from clma.rows import CohortRow, RoundDecision
 from tasks.tracking.summary import active_rows
 
 __all__ = ["History", "Times"]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clma.ledger.federation import Federation
-from clma.records import CohortRow, Gate
+from clma.rows import CohortRow, Gate
 from tasks.tracking.artifacts import Curves, draw_curves, draw_figures, log_files, round_files
 from tasks.tracking.history import History
 from tasks.tracking.location import Tracking

@@ -15,16 +15,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from clma.records import (
-    AssignmentRow,
-    ClientStatus,
-    CohortRow,
-    CohortStatus,
-    DriftRow,
-    Gate,
-    RoundDecision,
-    Verdict,
-)
+from clma.records import ClientStatus, CohortStatus
+from clma.rows import AssignmentRow, CohortRow, DriftRow, Gate, RoundDecision, Verdict
 
 __all__ = [
     "active_rows",

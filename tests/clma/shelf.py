@@ -17,11 +17,9 @@ from clma.records import (
     Cohort,
     FederationState,
     Phase,
-    SealedRound,
     SealedUpdate,
-    UpdateRow,
-    Verdict,
 )
+from clma.rows import SealedRound, UpdateRow, Verdict
 
 
 class Shelf:

@@ -11,16 +11,9 @@ import pytest
 
 from clma.config import FederationConfig, preset_config
 from clma.errors import RoundHeldError
-from clma.records import (
-    ClientStatus,
-    Cohort,
-    CohortStatus,
-    FederationState,
-    Gate,
-    SealedRound,
-    SealedUpdate,
-)
+from clma.records import ClientStatus, Cohort, CohortStatus, FederationState, SealedUpdate
 from clma.round import RoundOutcome, run_round
+from clma.rows import Gate, SealedRound
 from tests.clma.shelf import Shelf, one_cohort, sealed
 
 CONFIG = preset_config("test")

@@ -14,8 +14,9 @@ from clma.config import preset_config
 from clma.ledger.federation import Federation
 from clma.ledger.keys import update_key
 from clma.parameters.tensor_file import serialize_tensors
-from clma.records import SealedRound, UpdateMessage
+from clma.records import UpdateMessage
 from clma.round import run_round
+from clma.rows import SealedRound
 from clma.simulation.cnn import initial_parameters
 from clma.updates.message import message_bytes
 

@@ -11,7 +11,7 @@ from mlflow.entities import Run
 
 from clma.errors import RoundStateError
 from clma.ledger.federation import Federation
-from clma.records import Gate
+from clma.rows import Gate
 from tasks.tracking import (
     CHAMPION,
     PrefectRun,

@@ -3,12 +3,11 @@ from __future__ import annotations
 import math
 
 from clma.config import preset_config
-from clma.records import (
+from clma.records import ClientStatus, CohortStatus
+from clma.rows import (
     AssignmentRow,
-    ClientStatus,
     CohortingRow,
     CohortRow,
-    CohortStatus,
     DriftRow,
     Gate,
     RoundDecision,

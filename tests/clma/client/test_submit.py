@@ -14,7 +14,7 @@ from clma.client.submit import SubmitReceipt, submit
 from clma.errors import InvalidUpdateError, RoundStateError, UnknownClientError
 from clma.ledger.federation import Federation
 from clma.ledger.keys import update_key
-from clma.records import Verdict
+from clma.rows import Verdict
 from clma.updates.message import parse_message
 from tests.clma.ledger.fleet import DUE, NOW, make_fleet, model, row_of, written
 

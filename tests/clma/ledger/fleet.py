@@ -15,7 +15,8 @@ from clma.config import preset_config
 from clma.ledger.federation import Federation
 from clma.ledger.keys import update_key
 from clma.parameters.tensor_file import serialize_tensors
-from clma.records import SealedRound, UpdateMessage, UpdateRow
+from clma.records import UpdateMessage
+from clma.rows import SealedRound, UpdateRow
 from clma.updates.message import message_bytes
 
 NOW = dt.datetime(2026, 1, 5, 20, 0, tzinfo=dt.UTC)

@@ -21,8 +21,9 @@ from clma.ledger.federation import Federation
 from clma.ledger.keys import sealed_key, table_key
 from clma.ledger.store import Store
 from clma.ledger.tables import TABLE_NAMES, read_rows
-from clma.records import ClientStatus, FederationState, Phase, SealedRound
+from clma.records import ClientStatus, FederationState, Phase
 from clma.round import RoundOutcome, run_round
+from clma.rows import SealedRound
 from tests.clma.ledger.fleet import DUE, NOW, drop, make_fleet, model, written
 
 

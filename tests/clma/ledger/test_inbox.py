@@ -17,7 +17,8 @@ import pytest
 from clma.ledger.federation import Federation
 from clma.ledger.keys import update_key
 from clma.parameters.tensor_file import serialize_tensors
-from clma.records import ClientStatus, Verdict
+from clma.records import ClientStatus
+from clma.rows import Verdict
 from clma.updates.reasons import Reason
 from tests.clma.ledger.fleet import DUE, NOW, drop, make_fleet, model, row_of
 

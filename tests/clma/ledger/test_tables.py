@@ -11,17 +11,8 @@ from clma.errors import DamagedStoreError, MissingObjectError
 from clma.ledger.keys import table_key
 from clma.ledger.store import Store
 from clma.ledger.tables import TABLE_NAMES, Row, read_rows, read_table, schema, table_bytes
-from clma.records import (
-    AssignmentRow,
-    ClientStatus,
-    CohortingRow,
-    CohortRow,
-    CohortStatus,
-    DriftRow,
-    Gate,
-    UpdateRow,
-    Verdict,
-)
+from clma.records import ClientStatus, CohortStatus
+from clma.rows import AssignmentRow, CohortingRow, CohortRow, DriftRow, Gate, UpdateRow, Verdict
 
 AT = dt.datetime(2026, 1, 5, 20, 0, 0, 123456, tzinfo=dt.UTC)
 ROWS: dict[str, tuple[Row, ...]] = {

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from clma.errors import EmptyCohortError
-from clma.records import CohortRow, CohortStatus, Gate
+from clma.records import CohortStatus
 from clma.report.figures import (
     MAX_ROUNDS,
     OKABE_ITO,
@@ -16,6 +16,7 @@ from clma.report.figures import (
     metric_curves,
     png_bytes,
 )
+from clma.rows import CohortRow, Gate
 
 
 def cohort(cohort_id: str, n_members: int, status: CohortStatus = CohortStatus.ACTIVE) -> CohortRow:

@@ -6,9 +6,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from clma.errors import EmptyCohortError
-from clma.records import AssignmentRow, ClientStatus, DriftRow
+from clma.records import ClientStatus
 from clma.report.figures import MAX_ROUNDS, OKABE_ITO, png_bytes
 from clma.report.heatmap import _text_color, cohort_heatmap
+from clma.rows import AssignmentRow, DriftRow
 
 ACTIVE = ClientStatus.ACTIVE
 
