@@ -52,5 +52,5 @@ bench-pronto: $(STAMP)
 	@$(BIN)/python benchmarks/pronto.py --data $(DATA) --seeds $(SEEDS)
 
 clean:
-	rm -rf $(VENV) .prefect .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) .prefect .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	@echo "clean: federations/ and mlruns/ are kept, remove them by hand"

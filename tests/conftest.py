@@ -15,6 +15,7 @@ os.environ["PREFECT_HOME"] = str(_HOME / "prefect")
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ["DO_NOT_TRACK"] = "1"
+os.environ["MPLCONFIGDIR"] = str(_HOME / "matplotlib")
 # A user's own servers are not for tests.
 os.environ.pop("PREFECT_API_URL", None)
 os.environ.pop("MLFLOW_TRACKING_URI", None)

@@ -7,6 +7,7 @@ there already is found and left. Set-up, once: `resolve_tracking` says where.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 # MLflow reads these when it is imported; a plant's network is not told about our nights.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -15,6 +16,8 @@ os.environ.setdefault("DO_NOT_TRACK", "true")
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 # A new database is announced in log lines that tell an operator nothing.
 os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+# matplotlib, which draws the figures, would keep its list of fonts in the user's home.
+os.environ.setdefault("MPLCONFIGDIR", str(Path(__file__).parents[2] / ".cache" / "matplotlib"))
 
 from tasks.tracking.location import Tracking, resolve_tracking
 from tasks.tracking.names import CHAMPION, registered_model_name, split_model_name

@@ -34,7 +34,8 @@ def command(out: Path, *more: str) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if k != "PREFECT_HOME"}
+    """Return what a user's shell has: none of the places that the tests set."""
+    kept = {k: v for k, v in os.environ.items() if k not in {"PREFECT_HOME", "MPLCONFIGDIR"}}
     return {**kept, **more}
 
 
@@ -42,7 +43,9 @@ def environment(**more: str) -> dict[str, str]:
 def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Interrupt a demo after its first round, start it again, and return what it prints."""
     out = tmp_path_factory.mktemp("demo")
-    first = subprocess.Popen(command(out), cwd=ROOT, env=environment(), stdout=subprocess.PIPE)
+    home = tmp_path_factory.mktemp("home")
+    shell = environment(HOME=str(home))
+    first = subprocess.Popen(command(out), cwd=ROOT, env=shell, stdout=subprocess.PIPE)
     ledger = out / "federations" / "demo" / "ledger"
     end = time.monotonic() + 240
     while len([*ledger.glob("*.json")]) < 5 and time.monotonic() < end:
@@ -50,14 +53,18 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     first.send_signal(signal.SIGINT)
     first.wait(timeout=60)
     again = subprocess.run(
-        command(out), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, timeout=280, check=True
+        command(out), cwd=ROOT, env=shell, stdout=subprocess.PIPE, timeout=280, check=True
     )
-    return json.loads(again.stdout)
+    return {**json.loads(again.stdout), "home": home}
 
 
 def test_result_has_the_promised_keys(facts: dict[str, Any]) -> None:
     assert set(facts) >= KEYS
     assert facts["rounds"] == 4
+
+
+def test_nothing_is_written_to_the_users_home(facts: dict[str, Any]) -> None:
+    assert [*facts["home"].rglob("*")] == []
 
 
 def test_every_round_is_decided_on_disk(facts: dict[str, Any]) -> None:
