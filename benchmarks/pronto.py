@@ -84,7 +84,9 @@ def table(rows: Sequence[Row]) -> str:
     ]
     for recipe in (*RECIPES, "all three"):
         for method in METHODS:
-            picked = [r for r in rows if r["method"] == method and recipe in (r["scenario"], "all three")]
+            picked = [
+                r for r in rows if r["method"] == method and recipe in (r["scenario"], "all three")
+            ]
             cells = [_cell(picked, column, method) for column in COLUMNS]
             lines.append(f"| {recipe} | {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

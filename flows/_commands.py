@@ -10,7 +10,9 @@ import contextlib
 import dataclasses
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -20,7 +22,13 @@ import typer
 from clma.errors import ClmaError, RoundHeldError
 from flows._prefect_server import prefect_server
 
-__all__ = ["one_line", "orchestrated", "run_nightly_command", "run_publish_command"]
+__all__ = [
+    "noticed_interrupts",
+    "one_line",
+    "orchestrated",
+    "run_nightly_command",
+    "run_publish_command",
+]
 
 ROOT = Path(__file__).parents[1]
 
@@ -45,6 +53,26 @@ def orchestrated(home: Path | None = None, *, port: int = 0) -> Iterator[str]:
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "WARNING")
     with prefect_server(home or ROOT / ".prefect", port=port) as url:
         yield url
+
+
+@contextlib.contextmanager
+def noticed_interrupts() -> Iterator[threading.Event]:
+    """Remember an interrupt that somebody below swallowed.
+
+    An interrupt that meets Prefect or asyncio at the wrong moment cancels a request and is gone;
+    whoever loops over nights looks at the event after each of them.
+    """
+    noticed = threading.Event()
+
+    def notice(_signal: int, _frame: object) -> NoReturn:
+        noticed.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, notice)
+    try:
+        yield noticed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def one_line(error: BaseException) -> str:

@@ -29,6 +29,7 @@ START_TIMEOUT_S = 300.0
 """A busy two-core machine needs more than a minute to create a new database."""
 
 SETTLE_TIMEOUT_S = 30.0
+HAND_IN_TIMEOUT_S = 10.0
 
 
 class PrefectServerError(ClmaError):
@@ -91,6 +92,7 @@ def prefect_server(home: Path, *, port: int = 0) -> Iterator[str]:
         yield url
         _settle(url)
     finally:
+        _hand_in()
         os.environ.pop("PREFECT_API_URL", None)
         _stop(server)
 
@@ -135,6 +137,20 @@ def _answers(url: str) -> bool:
             return True
     except OSError:
         return False
+
+
+def _hand_in() -> None:
+    """Let Prefect send what it still holds while there is somebody to take it.
+
+    Otherwise it tries for a minute at the interpreter's end, after an interrupt for instance.
+    """
+    if "prefect" not in sys.modules:
+        return
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    for worker in (APILogWorker, EventsWorker):
+        worker.drain_all(timeout=HAND_IN_TIMEOUT_S)
 
 
 def _settle(url: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ from clma.simulation.fleet import Fleet
 from clma.simulation.life import RoundView, found_federation, live
 from clma.simulation.recipes import load_fleet
 from clma.simulation.scores import FleetScores
-from flows._commands import ROOT, one_line, orchestrated
+from flows._commands import ROOT, noticed_interrupts, one_line, orchestrated
 from flows._progress import DemoScreen
 
 __all__ = ["DemoPlaces", "DemoRequest", "demo", "found_or_reopen"]
@@ -172,6 +173,17 @@ def _free_name(root: Path) -> str:
         number += 1
 
 
+def _until(
+    noticed: threading.Event, show: Callable[[RoundView], None]
+) -> Callable[[RoundView], None]:
+    def show_and_stop(view: RoundView) -> None:
+        show(view)
+        if noticed.is_set():
+            raise KeyboardInterrupt
+
+    return show_and_stop
+
+
 def _facts(
     places: DemoPlaces, request: DemoRequest, scores: FleetScores, seconds: float
 ) -> Mapping[str, Any]:
@@ -220,11 +232,15 @@ def _main(
         made = found_or_reopen(places, request, fleet)
         screen = DemoScreen(fleet, places.federation)
         screen.start(places.store)
-        with orchestrated(places.prefect_home, port=PREFECT_PORT):
-            scores = demo(places, fleet, made, rounds, screen.show_round)
+        with orchestrated(places.prefect_home, port=PREFECT_PORT), noticed_interrupts() as noticed:
+            show = _until(noticed, screen.show_round)
+            scores = demo(places, fleet, made, rounds, show)
     except ClmaError as error:
         typer.echo(f"failed: {one_line(error)}", err=True)
         raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo("interrupted: the same command goes on from here", err=True)
+        raise typer.Exit(130) from None
     (places.plants / "finished").touch()
     facts = _facts(places, request, scores, time.monotonic() - started)
     if as_json:

@@ -51,7 +51,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     while len([*ledger.glob("*.json")]) < 5 and time.monotonic() < end:
         time.sleep(0.2)
     first.send_signal(signal.SIGINT)
-    first.wait(timeout=60)
+    assert first.wait(timeout=60) == 130
     again = subprocess.run(
         command(out), cwd=ROOT, env=shell, stdout=subprocess.PIPE, timeout=280, check=True
     )
