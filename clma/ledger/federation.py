@@ -36,14 +36,14 @@ from clma.errors import (
     UnknownFederationError,
 )
 from clma.ledger.base_model import read_base_model
-from clma.ledger.chain import Chain, Entry, EntryKind
-from clma.ledger.journal import Journal, Payload
-from clma.ledger.keys import CONFIG_KEY, entry_key, table_key
+from clma.ledger.chain import Chain, EntryKind
+from clma.ledger.history import FederationHistory
+from clma.ledger.journal import Payload
+from clma.ledger.keys import CONFIG_KEY, table_key
 from clma.ledger.registry import register_clients
-from clma.ledger.sealed import parse_sealed, write_sealed
+from clma.ledger.sealed import write_sealed
 from clma.ledger.state import changes
 from clma.ledger.store import Store
-from clma.parameters.tensor_file import TensorFile
 from clma.records import (
     ROOT_COHORT,
     ArtifactRef,
@@ -58,7 +58,7 @@ from clma.rows import RoundDecision, SealedRound
 __all__ = ["Federation"]
 
 
-class Federation:
+class Federation(FederationHistory):
     """One federation; made by `Federation.create` or `Federation.open`.
 
     Parameters
@@ -68,11 +68,9 @@ class Federation:
     """
 
     def __init__(self, store: Store, config: FederationConfig) -> None:
-        self.store = store
+        super().__init__(store)
         self.config = config
-        self.journal = Journal(store)
         self._specs: tuple[TensorSpec, ...] | None = None
-        self._verified: set[tuple[str, str, int, int]] = set()
 
     @classmethod
     def create(
@@ -179,14 +177,6 @@ class Federation:
                 self._specs = file.specs
         return self._specs
 
-    def entries(self) -> tuple[Entry, ...]:
-        """Return the chain, with what other writers added since the last look."""
-        return self.journal.entries()
-
-    def state(self) -> FederationState:
-        """Return the state after the newest entry."""
-        return self.journal.state()
-
     def register_client(self, client_id: str, *, now: dt.datetime | None = None) -> FederationState:
         """Register a client; it starts in the root cohort, in the open round or else the next one.
 
@@ -275,56 +265,6 @@ class Federation:
         self.journal.step(EntryKind.ROUND_SEALED, build, now)
         return self.sealed_round(state.round_num)
 
-    def load_sealed(self) -> SealedRound:
-        """Return the inputs of the newest round; RoundStateError if it is not sealed."""
-        return self.sealed_round(self.state().round_num)
-
-    def sealed_round(self, round_num: int) -> SealedRound:
-        """Return the recorded inputs of a round.
-
-        Raises
-        ------
-        RoundStateError
-            If the round was never sealed.
-        DamagedStoreError
-            If the record was changed since.
-        """
-        payload = self._sealed_entry(round_num).payload
-        return parse_sealed(self.store.get_verified(ArtifactRef(**payload["sealed"])))
-
-    def state_at_seal(self, round_num: int) -> FederationState:
-        """Return the state right after a round was sealed: what its decision starts from.
-
-        Raises
-        ------
-        RoundStateError
-            If the round was never sealed.
-        """
-        return self.journal.state_after(self._sealed_entry(round_num).number)
-
-    def state_at_commit(self, round_num: int) -> FederationState:
-        """Return the state right after a round was committed, before the next one opened.
-
-        Raises
-        ------
-        RoundStateError
-            If the round is not committed.
-        """
-        entry = self.journal.find(EntryKind.ROUND_COMMITTED, round_num)
-        if entry is None:
-            raise RoundStateError(f"round {round_num} of {self.name} is not committed")
-        return self.journal.state_after(entry.number)
-
-    def entry_digest(self, kind: EntryKind, round_num: int) -> str | None:
-        """Return the SHA-256 of a round's newest entry of a kind, or None if there is none.
-
-        Every entry holds the digest of the one before, so this one stands for all before it.
-        """
-        entry = self.journal.find(kind, round_num)
-        if entry is None:
-            return None
-        return hashlib.sha256(self.store.get(entry_key(entry.number))).hexdigest()
-
     def commit_round(
         self,
         decision: RoundDecision,
@@ -397,40 +337,6 @@ class Federation:
 
         return self.journal.step(EntryKind.ROUND_HELD, build, now)
 
-    def add_model(self, data: bytes) -> str:
-        """Store a model under its digest, which is returned."""
-        digest = hashlib.sha256(data).hexdigest()
-        self.store.put_once(model_ref(digest).path, data)
-        return digest
-
-    def model_ref(self, digest: str) -> ArtifactRef:
-        """Return where a model lies."""
-        return model_ref(digest)
-
-    def model_path(self, digest: str) -> Path:
-        """Return a file with a model, checked against its digest; not to be changed."""
-        return self._verified_path(model_ref(digest))
-
-    def open_tensors(self, ref: ArtifactRef) -> TensorFile:
-        """Open stored tensors, checked against their digest.
-
-        Raises
-        ------
-        DamagedStoreError
-            If they are missing or were changed.
-        """
-        return TensorFile(self._verified_path(ref))
-
-    def _verified_path(self, ref: ArtifactRef) -> Path:
-        # A round opens the same file several times; it is hashed again only if it was touched.
-        path = self.store.local_path(ref.path)
-        status = path.stat()
-        seen = (ref.path, ref.sha256, status.st_size, status.st_mtime_ns)
-        if seen not in self._verified:
-            path = self.store.verified_path(ref)
-            self._verified.add(seen)
-        return path
-
     def _check_due(self, state: FederationState, now: dt.datetime, force: bool) -> None:
         if state.phase is not Phase.OPEN:
             raise RoundStateError(f"round {state.round_num} is {state.phase.value}, wanted open")
@@ -438,18 +344,6 @@ class Federation:
             deadline = state.deadline
             due = "when it is forced" if deadline is None else f"at {deadline:%Y-%m-%d %H:%M} UTC"
             raise RoundStateError(f"round {state.round_num} is due {due}; force seals it now")
-
-    def _sealed_before(self, state: FederationState) -> SealedRound | None:
-        try:
-            return self.sealed_round(state.round_num - 1)
-        except RoundStateError:
-            return None
-
-    def _sealed_entry(self, round_num: int) -> Entry:
-        entry = self.journal.find(EntryKind.ROUND_SEALED, round_num)
-        if entry is None:
-            raise RoundStateError(f"round {round_num} of {self.name} is not sealed")
-        return entry
 
 
 def _ref_json(ref: ArtifactRef) -> Payload:

@@ -1,0 +1,59 @@
+"""Models and updates in a federation's folder: written once, opened by digest."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from clma.ledger.store import Store
+from clma.parameters.tensor_file import TensorFile
+from clma.records import ArtifactRef, model_ref
+
+__all__ = ["ArtifactShelf"]
+
+
+class ArtifactShelf:
+    """Stores models under their digest and opens tensors only if they are what they should be.
+
+    Parameters
+    ----------
+    store : Store
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._verified: set[tuple[str, str, int, int]] = set()
+
+    def add_model(self, data: bytes) -> str:
+        """Store a model under its digest, which is returned."""
+        digest = hashlib.sha256(data).hexdigest()
+        self.store.put_once(model_ref(digest).path, data)
+        return digest
+
+    def model_ref(self, digest: str) -> ArtifactRef:
+        """Return where a model lies."""
+        return model_ref(digest)
+
+    def model_path(self, digest: str) -> Path:
+        """Return a file with a model, checked against its digest; not to be changed."""
+        return self._verified_path(model_ref(digest))
+
+    def open_tensors(self, ref: ArtifactRef) -> TensorFile:
+        """Open stored tensors, checked against their digest.
+
+        Raises
+        ------
+        DamagedStoreError
+            If they are missing or were changed.
+        """
+        return TensorFile(self._verified_path(ref))
+
+    def _verified_path(self, ref: ArtifactRef) -> Path:
+        # A round opens the same file several times; it is hashed again only if it was touched.
+        path = self.store.local_path(ref.path)
+        status = path.stat()
+        seen = (ref.path, ref.sha256, status.st_size, status.st_mtime_ns)
+        if seen not in self._verified:
+            path = self.store.verified_path(ref)
+            self._verified.add(seen)
+        return path
