@@ -23,7 +23,7 @@ from clma.client.pull import PulledModel, pull
 from clma.client.submit import SubmitReceipt, submit
 from clma.cohorting.given import given_moves
 from clma.config import FederationConfig, preset_config
-from clma.errors import ClmaError, InvalidConfigError, InvalidUpdateError
+from clma.errors import ClmaError, ConflictError, InvalidConfigError, InvalidUpdateError
 from clma.ledger.audit import audit
 from clma.ledger.federation import Federation
 from clma.ledger.inbox import MESSAGE_FILE
@@ -82,7 +82,7 @@ def init(
     """Make a federation and open its first round."""
     config = _config(federation, preset, settings or [])
     now = dt.datetime.now(dt.UTC)
-    made = Federation.create(store, config, model, _client_ids(clients), now=now)
+    made = _found(store, config, model, _client_ids(clients), now)
     state = made.open_round(now=now, moves=given_moves(made.state(), config, 1))
     facts = {
         "store": made.store.url,
@@ -179,6 +179,24 @@ def client_submit(
     )
 
 
+@client_app.command(
+    "register",
+    epilog=_example("clma client register --store fleet --federation north --client plant-11"),
+)
+def client_register(
+    store: StoreOption, federation: NameOption, client: ClientOption, as_json: JsonOption = False
+) -> None:
+    """Register a plant; it starts with the root cohort's model."""
+    opened = Federation.open(store, federation)
+    state = opened.register_client(client)
+    facts = {
+        "federation": opened.name,
+        "client_id": client,
+        "joined_round": state.clients[client].joined_round,
+    }
+    _show(facts, f"{client} takes part from round {facts['joined_round']} on", as_json=as_json)
+
+
 @app.command(epilog=_example("clma status --store fleet --federation north"))
 def status(store: StoreOption, federation: NameOption, as_json: JsonOption = False) -> None:
     """Show the round, the cohorts and where every client stands."""
@@ -233,10 +251,40 @@ def _config(federation: str, preset: str, settings: Sequence[str]) -> Federation
         raise typer.BadParameter(str(error)) from None
 
 
+def _found(
+    store: str, config: FederationConfig, model: Path, ids: Sequence[str], now: dt.datetime
+) -> Federation:
+    _check_schedule(config, ids)
+    try:
+        return Federation.create(store, config, model, ids, now=now)
+    except ConflictError:
+        # An init that was interrupted before its first round goes on with the same settings.
+        made = Federation.open(store, config.federation)
+        if made.state().phase is not Phase.CREATED or made.config != config:
+            raise
+        return made
+
+
+def _check_schedule(config: FederationConfig, ids: Sequence[str]) -> None:
+    if config.cohorting.method != "given":
+        return
+    for entry in config.cohorting.schedule:
+        missing = sorted(set(ids) - set(entry.labels))
+        if missing:
+            raise typer.BadParameter(
+                f"cohorting.schedule: no label for {missing[0]!r} from round {entry.from_round} on"
+            )
+
+
 def _client_ids(source: str | None) -> list[str]:
     if source is None:
         return []
-    text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InvalidConfigError(
+            f"{source} is not UTF-8 text, wanted one client id a line"
+        ) from None
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

@@ -116,8 +116,8 @@ class CohortingConfig(_Section):
     recall: bool = True
     """Join a known cohort that the movement points to, instead of founding one."""
     recall_threshold: Annotated[float, Field(ge=-1, le=1)] = 0.40
-    recall_cooldown: Annotated[int, Field(ge=0)] = 2
-    """Rounds in which a client is not recalled to the cohort it just left."""
+    recall_cooldown: Annotated[int, Field(ge=0)] = 1
+    """Rounds after a move in which a client is not recalled to the cohort that it left."""
     schedule: tuple[GivenCohorts, ...] = ()
     """`given`: from which round on which client belongs to which label."""
 

@@ -141,6 +141,7 @@ def _client_after(
         # A client that went home has no move left to confirm.
         moved_round=None if went_home else round_num if moved else client.moved_round,
         origin_cohort=None if went_home else client.cohort_id if moved else client.origin_cohort,
+        unconfirmed=not went_home and (moved or (client.unconfirmed and not accepted)),
     )
 
 

@@ -161,7 +161,10 @@ class ClientState:
     moved_round : int or None
         Round of its last move to another cohort, None if it never moved.
     origin_cohort : str or None
-        Cohort it left at `moved_round`; the way home while the move awaits confirmation.
+        Cohort it left at `moved_round`.
+    unconfirmed : bool
+        No update of it was accepted since the move: it is still asked whether its origin's model
+        is bad on its data.
     """
 
     client_id: str
@@ -173,6 +176,16 @@ class ClientState:
     n_updates: int = 0
     moved_round: int | None = None
     origin_cohort: str | None = None
+    unconfirmed: bool = False
+
+    def way_home(self) -> str | None:
+        """Return the cohort that it goes back to if that cohort's model is not bad after all.
+
+        For a client in quarantine that is the one it came from: nothing was found for it yet.
+        """
+        if self.status is ClientStatus.QUARANTINED:
+            return self.cohort_id
+        return self.origin_cohort if self.unconfirmed else None
 
 
 @dataclass(frozen=True, slots=True)

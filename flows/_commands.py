@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from obstore.exceptions import BaseError as ObjectStoreError
 
-from clma.errors import ClmaError, RoundHeldError
+from clma.errors import ClmaError, InvalidConfigError, RoundHeldError
 from flows._prefect_server import prefect_server
 
 __all__ = [
+    "failures_in_one_line",
     "noticed_interrupts",
     "one_line",
     "orchestrated",
@@ -80,10 +82,48 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _fail(error: BaseException) -> NoReturn:
-    word = "held" if isinstance(error, RoundHeldError) else "failed"
-    typer.echo(f"{word}: {one_line(error)}", err=True)
-    raise typer.Exit(1)
+@contextlib.contextmanager
+def failures_in_one_line(*, wrong_setting: int = 1) -> Iterator[None]:
+    """Turn expected failures into one line on stderr and an exit code.
+
+    Parameters
+    ----------
+    wrong_setting : int
+        Exit code where the settings are to blame: 2 where the command line gave them.
+
+    Notes
+    -----
+
+    Expected are our own errors and those of the places a night depends on: disk, object store,
+    MLflow. Anything else is a bug and keeps its traceback.
+    """
+    try:
+        yield
+    except InvalidConfigError as error:
+        word = "wrong usage" if wrong_setting == 2 else "failed"
+        typer.echo(f"{word}: {one_line(error)}", err=True)
+        raise typer.Exit(wrong_setting) from None
+    except (ClmaError, OSError, ObjectStoreError) as error:
+        word = "held" if isinstance(error, RoundHeldError) else "failed"
+        typer.echo(f"{word}: {one_line(error)}", err=True)
+        raise typer.Exit(1) from None
+    except Exception as error:
+        if not _is_of_tracking(error):
+            raise
+        typer.echo(
+            f"failed: MLflow: {one_line(error)}; what is committed is safe, "
+            "python -m flows.publish publishes it later",
+            err=True,
+        )
+        raise typer.Exit(1) from None
+
+
+def _is_of_tracking(error: Exception) -> bool:
+    if "tasks.tracking" not in sys.modules:
+        return False
+    from tasks.tracking import TrackingError
+
+    return isinstance(error, TrackingError)
 
 
 def _run(command: Callable[..., None], example: str) -> NoReturn:
@@ -108,13 +148,10 @@ def _nightly(
     as_json: JsonOption = False,
 ) -> None:
     """Close the round that is due, decide it, publish it and open the next."""
-    try:
-        with orchestrated():
-            from flows.nightly import nightly
+    with failures_in_one_line(), orchestrated():
+        from flows.nightly import nightly
 
-            committed = nightly(store, federation, now=now, tracking_uri=tracking_uri)
-    except ClmaError as error:
-        _fail(error)
+        committed = nightly(store, federation, now=now, tracking_uri=tracking_uri)
     if committed is None:
         _show(None, "nothing is due", as_json=as_json)
         return
@@ -134,13 +171,10 @@ def _publish(
     as_json: JsonOption = False,
 ) -> None:
     """Publish every committed round that is not in MLflow yet."""
-    try:
-        with orchestrated():
-            from flows.publish import publish
+    with failures_in_one_line(), orchestrated():
+        from flows.publish import publish
 
-            rebuilt = publish(store, federation, tracking_uri)
-    except ClmaError as error:
-        _fail(error)
+        rebuilt = publish(store, federation, tracking_uri)
     _show(
         rebuilt,
         f"{rebuilt.n_rounds} rounds: {rebuilt.runs_created} runs and "

@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ START_TIMEOUT_S = 300.0
 
 SETTLE_TIMEOUT_S = 30.0
 HAND_IN_TIMEOUT_S = 10.0
+N_ATTEMPTS = 3
 
 
 class PrefectServerError(ClmaError):
@@ -56,38 +58,25 @@ def prefect_server(home: Path, *, port: int = 0) -> Iterator[str]:
     Raises
     ------
     PrefectServerError
-        If the server does not answer within five minutes; names its log.
+        If the user's server does not answer, or our own does not within five minutes.
     """
     known = os.environ.get("PREFECT_API_URL")
     if known:
         # The user's own Prefect home holds the way in; what the runs leave behind stays with us.
         os.environ.setdefault("PREFECT_RESULTS_LOCAL_STORAGE_PATH", str(home.resolve() / "storage"))
+        _check_answers(known)
         yield known
         return
     home.mkdir(parents=True, exist_ok=True)
     log = home / "server.log"
-    port = port if _is_free(port) else _free_port()
-    url = f"http://127.0.0.1:{port}/api"
     quiet = {
         "PREFECT_HOME": str(home.resolve()),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
     }
     os.environ.update(quiet)
-    with log.open("ab") as output:
-        server = subprocess.Popen(
-            [
-                sys.executable,
-                *["-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port"],
-                str(port),
-            ],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            # An interrupt is for the command; it stops the server itself, after the run is written.
-            start_new_session=True,
-        )
+    server, url = _start(home, port, log)
     try:
-        _wait_until_up(server, url, log)
         os.environ["PREFECT_API_URL"] = url
         yield url
         _settle(url)
@@ -95,6 +84,36 @@ def prefect_server(home: Path, *, port: int = 0) -> Iterator[str]:
         _hand_in()
         os.environ.pop("PREFECT_API_URL", None)
         _stop(server)
+
+
+def _start(home: Path, port: int, log: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """Start a server and wait until it, and not another one on its port, answers."""
+    for _ in range(N_ATTEMPTS):
+        port = port if _is_free(port) else _free_port()
+        url = f"http://127.0.0.1:{port}/api"
+        with log.open("ab") as output:
+            server = subprocess.Popen(
+                [
+                    sys.executable,
+                    *["-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port"],
+                    str(port),
+                ],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # An interrupt is for the command; it stops the server itself, after the run is
+                # written.
+                start_new_session=True,
+            )
+        try:
+            if _is_up(server, url, home):
+                return server, url
+        except BaseException:
+            _stop(server)
+            raise
+        # Between looking for a free port and taking it, somebody else took it.
+        _stop(server)
+        port = 0
+    raise PrefectServerError(f"the Prefect server ended {N_ATTEMPTS} times: see {log}")
 
 
 def _is_free(port: int) -> bool:
@@ -116,27 +135,43 @@ def _free_port() -> int:
         return port
 
 
-def _wait_until_up(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
+def _is_up(server: subprocess.Popen[bytes], url: str, home: Path) -> bool:
+    """Wait for our own server; False if it ended or another one answers in its place."""
     end = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < end:
+        found = _home_of(url)
+        if found is not None:
+            return found == home.resolve()
         if server.poll() is not None:
-            raise PrefectServerError(
-                f"the Prefect server ended with {server.returncode}: see {log}"
-            )
-        if _answers(url):
-            return
+            return False
         time.sleep(0.2)
     raise PrefectServerError(
-        f"the Prefect server did not answer in {START_TIMEOUT_S:.0f} s: see {log}"
+        f"the Prefect server did not answer in {START_TIMEOUT_S:.0f} s: see {home / 'server.log'}"
     )
 
 
-def _answers(url: str) -> bool:
+def _home_of(url: str) -> Path | None:
+    """Return the folder of the server that answers, or None if none does."""
     try:
-        with urllib.request.urlopen(f"{url}/health", timeout=2):  # noqa: S310 - loopback
-            return True
-    except OSError:
-        return False
+        with urllib.request.urlopen(f"{url}/admin/settings", timeout=2) as answer:  # noqa: S310 - http
+            return Path(str(json.load(answer).get("home", ""))).resolve()
+    except (OSError, ValueError):
+        return None
+
+
+def _check_answers(url: str) -> None:
+    """Raise PrefectServerError if the user's server does not answer."""
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=10):  # noqa: S310 - http
+            return
+    except urllib.error.HTTPError:
+        # It may want to know who asks; Prefect has the key.
+        return
+    except (OSError, ValueError) as error:
+        raise PrefectServerError(
+            f"PREFECT_API_URL is {url}, nothing answers there ({error}); "
+            "unset it to have a server started"
+        ) from None
 
 
 def _hand_in() -> None:

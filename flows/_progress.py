@@ -88,7 +88,7 @@ class DemoScreen:
             f"\n{facts['rounds']} rounds in {facts['seconds']:.0f} s. Where to look:\n"
             f"  make ui                                   Prefect and MLflow in the browser\n"
             f"  {Path(facts['store']) / 'rounds'}   every decision, as Parquet\n"
-            f"  clma status --store {facts['store']} --federation {facts['federation']}",
+            f"  .venv/bin/clma status --store {facts['store']} --federation {facts['federation']}",
             soft_wrap=True,
         )
 

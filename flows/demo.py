@@ -20,13 +20,13 @@ from typing import Annotated, Any
 
 import typer
 
-from clma.errors import ClmaError, ConflictError
+from clma.errors import ConflictError
 from clma.ledger.federation import Federation
 from clma.simulation.fleet import Fleet
 from clma.simulation.life import RoundView, found_federation, live
 from clma.simulation.recipes import load_fleet
 from clma.simulation.scores import FleetScores
-from flows._commands import ROOT, noticed_interrupts, one_line, orchestrated
+from flows._commands import ROOT, failures_in_one_line, noticed_interrupts, orchestrated
 from flows._progress import DemoScreen
 
 __all__ = ["DemoPlaces", "DemoRequest", "demo", "found_or_reopen"]
@@ -223,7 +223,7 @@ def _main(
     """Run a fleet through its nights; an interrupted demo goes on when it is started again."""
     started = time.monotonic()
     root = out or ROOT
-    try:
+    with failures_in_one_line(wrong_setting=2):
         request = DemoRequest(
             recipe, None if data is None else str(data), preset, rounds, seed, tuple(settings or ())
         )
@@ -232,15 +232,16 @@ def _main(
         made = found_or_reopen(places, request, fleet)
         screen = DemoScreen(fleet, places.federation)
         screen.start(places.store)
-        with orchestrated(places.prefect_home, port=PREFECT_PORT), noticed_interrupts() as noticed:
-            show = _until(noticed, screen.show_round)
-            scores = demo(places, fleet, made, rounds, show)
-    except ClmaError as error:
-        typer.echo(f"failed: {one_line(error)}", err=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        typer.echo("interrupted: the same command goes on from here", err=True)
-        raise typer.Exit(130) from None
+        try:
+            with (
+                orchestrated(places.prefect_home, port=PREFECT_PORT),
+                noticed_interrupts() as event,
+            ):
+                show = _until(event, screen.show_round)
+                scores = demo(places, fleet, made, rounds, show)
+        except KeyboardInterrupt:
+            typer.echo("interrupted: the same command goes on from here", err=True)
+            raise typer.Exit(130) from None
     (places.plants / "finished").touch()
     facts = _facts(places, request, scores, time.monotonic() - started)
     if as_json:

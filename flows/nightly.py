@@ -20,6 +20,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from flows.round import run_round
 from tasks.choose_round import choose_round
 from tasks.commit_round import Committed
+from tasks.open_round import open_round
 
 __all__ = ["nightly"]
 
@@ -44,5 +45,7 @@ def nightly(
     chosen = choose_round(store, federation, now)
     get_run_logger().info(chosen.detail)
     if chosen.round_num is None:
+        # A federation whose making was interrupted has no round yet.
+        open_round(store, federation, after_round=0)
         return None
     return run_round(store, federation, chosen, tracking_uri)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from prefect import get_run_logger, task
 
 from tasks.decide_round import Decided, load_decided
-from tasks.night import CACHED, IO_RETRIES, Night, open_federation
+from tasks.night import IO_RETRIES, PINNED_TO_RUN, Night, open_federation
 
 __all__ = ["Committed", "commit_round"]
 
@@ -30,7 +30,7 @@ class Committed:
     moves: dict[str, str]
 
 
-@task(**CACHED, **IO_RETRIES, task_run_name="commit round")
+@task(**PINNED_TO_RUN, **IO_RETRIES, task_run_name="commit round")
 def commit_round(night: Night, decided: Decided) -> Committed:
     """Record the decision; a second time, the same decision changes nothing."""
     decision, after = load_decided(night, decided)

@@ -62,6 +62,9 @@ class Night:
         SHA-256 of the ledger entry that sealed the round.
     n_updates : int
         Accepted ones.
+    folder : str
+        Tells this folder from a copy of it that was put in its place: what tasks wrote is there
+        only in the folder where they ran.
     """
 
     store: str
@@ -69,6 +72,7 @@ class Night:
     round_num: int
     sealed_entry: str
     n_updates: int
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,16 @@ from prefect import get_run_logger, task
 
 from clma.ledger.chain import EntryKind
 from clma.ledger.federation import Federation
+from clma.ledger.keys import entry_key
 from clma.records import Phase
 from clma.rows import Verdict
 from tasks.choose_round import ChosenRound
-from tasks.night import CACHED, IO_RETRIES, Night
+from tasks.night import IO_RETRIES, PINNED_TO_RUN, Night
 
 __all__ = ["seal_round"]
 
 
-@task(**CACHED, **IO_RETRIES, task_run_name="seal round {chosen.round_num}")
+@task(**PINNED_TO_RUN, **IO_RETRIES, task_run_name="seal round {chosen.round_num}")
 def seal_round(store: str, federation: str, chosen: ChosenRound) -> Night:
     """Read the inbox through the validator and record what was accepted; sealing is once."""
     opened = Federation.open(store, federation)
@@ -31,4 +32,5 @@ def seal_round(store: str, federation: str, chosen: ChosenRound) -> Night:
             log.warning("%s: %s %s", row.client_id, row.verdict.value, row.detail or row.reason)
     log.info("sealed round %d: %d updates accepted", round_num, len(sealed.updates))
     digest = opened.entry_digest(EntryKind.ROUND_SEALED, round_num)
-    return Night(store, federation, round_num, digest or "", len(sealed.updates))
+    folder = opened.store.info(entry_key(0)).identity
+    return Night(store, federation, round_num, digest or "", len(sealed.updates), folder)

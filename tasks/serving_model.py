@@ -80,8 +80,8 @@ class CohortModel(PythonModel):
         """
         if self._module is None:
             raise InvalidConfigError(
-                f"{self._whose()} is weights only: set model_factory = "
-                '"package.module:factory" in federation.toml to publish models that predict'
+                f"{self._whose()} is weights only: make the federation with "
+                "'clma init --set model_factory=package.module:factory' for models that predict"
             )
         return _probabilities(self._module, model_input)
 

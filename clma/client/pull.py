@@ -152,11 +152,8 @@ def find_client(state: FederationState, client_id: str) -> ClientState:
 def _cohort_to_confirm(
     opened: Federation, state: FederationState, client: ClientState
 ) -> str | None:
-    if not opened.config.drift.confirm or client.moved_round is None:
-        return None
-    if client.moved_round != state.round_num - 1 or client.origin_cohort == client.cohort_id:
-        return None
-    return client.origin_cohort if client.origin_cohort in state.cohorts else None
+    home = client.way_home()
+    return home if opened.config.drift.confirm and home in state.cohorts else None
 
 
 def _replace(path: Path, data: bytes) -> None:

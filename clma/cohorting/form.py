@@ -102,12 +102,14 @@ def form_groups(
         [int(row) for row, label in zip(moved, clustering.labels, strict=True) if label == g]
         for g in range(max(clustering.labels, default=-1) + 1)
     ]
-    groups = tuple(_recall(unit, evidence, config, rows) for rows in rows_of_groups)
+    groups = tuple(
+        group for rows in rows_of_groups for group in _recall(unit, evidence, config, rows)
+    )
     still = tuple(m.client_id for i, m in enumerate(unit.members) if i not in set(moved))
     return Grouping(
         unit_id=unit.unit_id,
         reference=unit.reference,
-        groups=groups,
+        groups=tuple(sorted(groups, key=lambda group: min(group.members))),
         still=still,
         rows=_evidence_rows(unit, evidence, clustering, groups, moved),
     )
@@ -142,7 +144,8 @@ def _cluster(
 
 def _recall(
     unit: CohortingUnit, evidence: Evidence, config: CohortingConfig, rows: Sequence[int]
-) -> Group:
+) -> tuple[Group, ...]:
+    """Return the group with the cohort it is recalled to; apart, members that are barred there."""
     members = [unit.members[i] for i in rows]
     ids = tuple(m.client_id for m in members)
     open_to = [
@@ -151,15 +154,20 @@ def _recall(
         if not all(m.barred_cohort == candidate.cohort_id for m in members)
     ]
     if not open_to:
-        return Group(ids)
+        return (Group(ids),)
     columns = [len(unit.members) + index for index in open_to]
     scores = recall_scores(evidence.movements.gram, rows, columns)
     if np.isnan(scores).all():
-        return Group(ids)
+        return (Group(ids),)
     best = int(np.nanargmax(scores))  # the older cohort on ties
     score = float(scores[best])
+    if score < config.recall_threshold:
+        return (Group(ids, None, score),)
     cohort_id = unit.candidates[open_to[best]].cohort_id
-    return Group(ids, cohort_id if score >= config.recall_threshold else None, score)
+    barred = [i for i in rows if unit.members[i].barred_cohort == cohort_id]
+    free = tuple(m.client_id for m in members if m.barred_cohort != cohort_id)
+    recalled = Group(free, cohort_id, score)
+    return (recalled, *_recall(unit, evidence, config, barred)) if barred else (recalled,)
 
 
 def _evidence_rows(
@@ -171,10 +179,11 @@ def _evidence_rows(
 ) -> tuple[CohortingRow, ...]:
     directions = signed_means(evidence.movements)
     label_of = {int(row): label for row, label in zip(moved, clustering.labels, strict=True)}
+    group_of = {client_id: group for group in groups for client_id in group.members}
     rows = []
     for index, member in enumerate(unit.members):
         label = label_of.get(index, -1)
-        group = groups[label] if label >= 0 else Group((member.client_id,))
+        group = group_of.get(member.client_id, Group((member.client_id,)))
         recalled = group.recall_cohort is not None
         rows.append(
             CohortingRow(

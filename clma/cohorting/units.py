@@ -90,7 +90,7 @@ def _unit_id(
 def _barred(client: ClientState, round_num: int, config: FederationConfig) -> str | None:
     if client.moved_round is None or client.origin_cohort is None:
         return None
-    recent = round_num - client.moved_round < config.cohorting.recall_cooldown
+    recent = round_num - client.moved_round <= config.cohorting.recall_cooldown
     return client.origin_cohort if recent else None
 
 

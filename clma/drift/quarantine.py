@@ -96,9 +96,6 @@ def quarantine_clients(
 def _way_home(
     client: ClientState, update: SealedUpdate, state: FederationState, config: FederationConfig
 ) -> str | None:
-    asked = (
-        config.drift.confirm
-        and client.origin_cohort in state.cohorts
-        and client.moved_round == state.round_num - 1
-    )
-    return client.origin_cohort if asked and update.confirm is False else None
+    home = client.way_home()
+    asked = config.drift.confirm and home in state.cohorts
+    return home if asked and update.confirm is False else None

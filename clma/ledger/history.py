@@ -37,6 +37,10 @@ class FederationHistory(ArtifactShelf):
         """Return the state after the newest entry."""
         return self.journal.state()
 
+    def identity(self) -> str:
+        """Return the SHA-256 of the first entry: it tells two federations of one name apart."""
+        return hashlib.sha256(self.store.get(entry_key(0))).hexdigest()
+
     def load_sealed(self) -> SealedRound:
         """Return the inputs of the newest round; RoundStateError if it is not sealed."""
         return self.sealed_round(self.state().round_num)
@@ -74,7 +78,9 @@ class FederationHistory(ArtifactShelf):
         """
         entry = self.journal.find(EntryKind.ROUND_COMMITTED, round_num)
         if entry is None:
-            raise RoundStateError(f"round {round_num} of {self.state().federation} is not committed")
+            raise RoundStateError(
+                f"round {round_num} of {self.state().federation} is not committed"
+            )
         return self.journal.state_after(entry.number)
 
     def entry_digest(self, kind: EntryKind, round_num: int) -> str | None:

@@ -55,7 +55,7 @@ class LocalDisk:
         finally:
             os.close(descriptor)
         modified = dt.datetime.fromtimestamp(status.st_mtime, tz=dt.UTC)
-        return ObjectInfo(status.st_size, modified)
+        return ObjectInfo(status.st_size, modified, f"{status.st_dev}:{status.st_ino}")
 
     def names(self, prefix: str) -> Iterator[str]:
         """Yield the keys below a folder, and links and odd names as they are found, unsorted."""

@@ -17,7 +17,10 @@ class ObjectInfo:
     size_bytes : int
     modified : datetime
         In UTC, by the store's clock.
+    identity : str
+        Tells the object from a copy of it with the same name, size and age: inode number or etag.
     """
 
     size_bytes: int
     modified: dt.datetime
+    identity: str

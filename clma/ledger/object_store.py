@@ -55,7 +55,9 @@ class RemoteObjects:
             head = self._store.head(key)
         except FileNotFoundError:
             raise MissingObjectError(f"{key} is missing in {self.url}") from None
-        return ObjectInfo(int(head["size"]), head["last_modified"].astimezone(dt.UTC))
+        modified = head["last_modified"].astimezone(dt.UTC)
+        identity = f"{head.get('e_tag') or ''}:{modified.isoformat()}"
+        return ObjectInfo(int(head["size"]), modified, identity)
 
     def names(self, prefix: str) -> Iterator[str]:
         """Yield the keys below a prefix, unsorted."""

@@ -19,6 +19,8 @@ os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
 # matplotlib, which draws the figures, would keep its list of fonts in the user's home.
 os.environ.setdefault("MPLCONFIGDIR", str(Path(__file__).parents[2] / ".cache" / "matplotlib"))
 
+from mlflow.exceptions import MlflowException as TrackingError
+
 from tasks.tracking.location import Tracking, resolve_tracking
 from tasks.tracking.names import CHAMPION, registered_model_name, split_model_name
 from tasks.tracking.publish import publish_cohort, publish_round, published_rounds, rebuild
@@ -31,6 +33,7 @@ __all__ = [
     "PublishedCohort",
     "PublishedRound",
     "Tracking",
+    "TrackingError",
     "publish_cohort",
     "publish_round",
     "published_rounds",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,6 +41,9 @@ __all__ = ["CohortModelFiles", "move_champion", "register_version"]
 
 # An example would be predicted on, and what an input looks like is the factory's affair.
 warnings.filterwarnings("ignore", message=".*An input example was not provided")
+
+ABANDONED_AFTER_MS = 15 * 60 * 1000
+"""Age from which a half-written model is taken for one that nobody finishes any more."""
 
 SERVING_SCRIPT = Path(__file__).parents[1] / "serving_model.py"
 
@@ -171,7 +175,9 @@ def _logged_model(experiment: Experiment, run_id: str, files: CohortModelFiles) 
     for model in found:
         if model.status == LoggedModelStatus.READY:
             return model
-        client.delete_logged_model(model.model_id)
+        # A young one may be in the making in another process.
+        if time.time() * 1000 - model.creation_timestamp > ABANDONED_AFTER_MS:
+            client.delete_logged_model(model.model_id)
     model = client.create_logged_model(
         experiment.experiment_id,
         name=files.cohort_id,

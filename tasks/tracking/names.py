@@ -36,6 +36,7 @@ CHAMPION = "champion"
 
 TAG_KEY = "clma.round_key"
 TAG_FEDERATION = "clma.federation"
+TAG_IDENTITY = "clma.federation_identity"
 TAG_ROUND = "clma.round"
 TAG_COHORT = "clma.cohort"
 TAG_DIGEST = "clma.model_digest"

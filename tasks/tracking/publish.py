@@ -29,6 +29,7 @@ from tasks.tracking.runs import (
     Experiment,
     OpenRun,
     RunSpec,
+    claim_experiment,
     ensure_run,
     open_experiment,
     open_run,
@@ -196,7 +197,9 @@ class _Night:
 
 
 def _night(federation: Federation, tracking: Tracking) -> _Night:
-    return _Night(federation, History(federation), open_experiment(tracking, federation.name))
+    experiment = open_experiment(tracking, federation.name)
+    claim_experiment(experiment, federation.identity())
+    return _Night(federation, History(federation), experiment)
 
 
 def _publish_cohort(

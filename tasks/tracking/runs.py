@@ -17,16 +17,24 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NOTE
 
+from clma.errors import ConflictError
 from tasks.mlflow_pages import ROUNDS_VIEW, rounds_view
 from tasks.tracking.history import Times
 from tasks.tracking.location import Tracking
-from tasks.tracking.names import TAG_FEDERATION, TAG_KEY, TAG_NOT_FINITE, TAG_PUBLISHED
+from tasks.tracking.names import (
+    TAG_FEDERATION,
+    TAG_IDENTITY,
+    TAG_KEY,
+    TAG_NOT_FINITE,
+    TAG_PUBLISHED,
+)
 from tasks.tracking.summary import split_finite
 
 __all__ = [
     "Experiment",
     "OpenRun",
     "RunSpec",
+    "claim_experiment",
     "ensure_run",
     "open_experiment",
     "open_run",
@@ -160,6 +168,33 @@ def open_experiment(tracking: Tracking, federation: str) -> Experiment:
         if ROUNDS_VIEW not in found.tags:
             client.set_experiment_tag(found.experiment_id, ROUNDS_VIEW, rounds_view())
         return Experiment(client, str(found.experiment_id), federation)
+
+
+def claim_experiment(experiment: Experiment, identity: str) -> None:
+    """Make sure that an experiment holds the runs of one federation only.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    identity : str
+        Of the federation, see `FederationHistory.identity`.
+
+    Raises
+    ------
+    ConflictError
+        If it holds those of another federation of the same name, for instance of one that was
+        removed and made anew.
+    """
+    client, known = experiment.client, experiment.client.get_experiment(experiment.experiment_id)
+    owner = known.tags.get(TAG_IDENTITY)
+    if owner is None:
+        client.set_experiment_tag(experiment.experiment_id, TAG_IDENTITY, identity)
+    elif owner != identity:
+        raise ConflictError(
+            f"MLflow experiment {experiment.federation!r} holds another federation of that name "
+            f"({owner[:12]}, this one is {identity[:12]}): rename the experiment in MLflow, "
+            "or publish to another --tracking-uri"
+        )
 
 
 def _create_experiment(client: MlflowClient, tracking: Tracking, federation: str) -> str:

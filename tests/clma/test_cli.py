@@ -56,6 +56,21 @@ def test_init_makes_a_federation_with_its_first_round_open(shell: Shell) -> None
     assert shell.json("status")["phase"] == "open"
 
 
+def test_init_goes_on_where_it_was_interrupted(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("clma.cli.given_moves", _killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            shell.init()
+
+    assert shell.init()["round"] == 1
+
+
+def _killed(*_: object) -> None:
+    raise RuntimeError("killed")
+
+
 def test_ids_may_come_from_stdin(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("x\ny\n"))
     model_file = str(shell.folder / "base.safetensors")

@@ -211,6 +211,7 @@ def moved(state: FederationState, digest: str) -> FederationState:
         serving_digest=digest,
         moved_round=state.round_num - 1,
         origin_cohort="c0",
+        unconfirmed=True,
     )
     return dataclasses.replace(with_cohort(state, digest), clients={**state.clients, "p1": client})
 
@@ -238,6 +239,83 @@ def test_confirmed_move_stays(shelf: Shelf, base: str, confirm: bool | None) -> 
     assert cohorts_of(outcome)["p1"] == "c1"
 
 
+def test_missed_night_keeps_the_way_home_open(shelf: Shelf, base: str) -> None:
+    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
+    state = moved(one_cohort(base, ["p1", "p2"]), own)
+    away = run(shelf, state, [update(shelf, "p2", [1, 1, 4], base)]).state
+    state = dataclasses.replace(away, round_num=3)
+
+    updates = [update(shelf, "p1", [3, 1, 1], own, confirm=False)]
+    back = run(shelf, state, updates).state.clients["p1"]
+
+    assert back.cohort_id == "c0"
+    assert back.way_home() is None
+
+
+def test_confirmed_client_is_not_asked_again(shelf: Shelf, base: str) -> None:
+    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
+    state = moved(one_cohort(base, ["p1", "p2"]), own)
+    after = run(shelf, state, [update(shelf, "p1", [3, 1, 1], own, confirm=True)]).state
+    assert after.clients["p1"].way_home() is None
+
+
+def test_held_client_goes_home_when_its_old_model_is_good_again(shelf: Shelf, base: str) -> None:
+    config = preset_config("test", round={"cohort_quorum": 2})
+    updates = [update(shelf, f"p{i}", [1, 1, 4], base, flag=i == 1) for i in (1, 2, 3)]
+    held = run(shelf, one_cohort(base, ["p1", "p2", "p3"]), updates, config).state
+    state = dataclasses.replace(held, round_num=3)
+    assert state.clients["p1"].status is ClientStatus.QUARANTINED
+
+    home = run(
+        shelf,
+        state,
+        [
+            update(shelf, "p1", [1, 1, 4], base, confirm=False),
+            *(update(shelf, c, [1, 1, 5], state.clients[c].serving_digest) for c in ("p2", "p3")),
+        ],
+        config,
+    ).state.clients["p1"]
+
+    assert home.status is ClientStatus.ACTIVE
+    assert home.cohort_id == "c0"
+
+
+@pytest.mark.parametrize(
+    ("cooldown", "rounds_later", "cohort"),
+    [
+        (0, 1, "c0"),
+        (1, 1, "c2"),
+        (1, 2, "c0"),
+        (2, 2, "c2"),
+        (2, 3, "c0"),
+    ],
+)
+def test_cooldown_is_rounds_after_the_move(
+    shelf: Shelf, base: str, cooldown: int, rounds_later: int, cohort: str
+) -> None:
+    config = preset_config("test", cohorting={"recall_cooldown": cooldown})
+    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
+    state = dataclasses.replace(
+        moved(one_cohort(base, ["p1", "p2"]), own), round_num=1 + rounds_later
+    )
+    outcome = run(shelf, state, [update(shelf, "p1", [1, 1, 1], own, flag=True)], config)
+    assert cohorts_of(outcome)["p1"] == cohort
+
+
+def test_company_does_not_lift_the_cooldown(shelf: Shelf, base: str) -> None:
+    """p1 left c0 a round ago, p3 long since: both move back there, p3 alone is recalled."""
+    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
+    state = moved(one_cohort(base, ["p1", "p2", "p3"]), own)
+    third = dataclasses.replace(state.clients["p3"], cohort_id="c1", serving_digest=own)
+    state = dataclasses.replace(state, clients={**state.clients, "p3": third})
+    updates = [update(shelf, c, [1, 1, 1], own, flag=True) for c in ("p1", "p3")]
+
+    outcome = run(shelf, state, updates)
+
+    assert cohorts_of(outcome) == {"p1": "c2", "p2": "c0", "p3": "c0"}
+    assert [r.decision for r in outcome.decision.cohorting] == ["created", "recalled"]
+
+
 def test_client_is_not_recalled_at_once_to_the_cohort_it_left(shelf: Shelf, base: str) -> None:
     own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
     state = moved(one_cohort(base, ["p1", "p2"]), own)
@@ -261,7 +339,7 @@ def test_two_origins_are_never_compared(shelf: Shelf, base: str) -> None:
         state,
         clients={
             **state.clients,
-            "p1": dataclasses.replace(state.clients["p1"], moved_round=None, origin_cohort=None),
+            "p1": dataclasses.replace(state.clients["p1"], moved_round=None, unconfirmed=False),
         },
     )
     updates = [

@@ -120,11 +120,11 @@ def test_another_request_does_not_continue_a_demo(facts: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--recipe", "moon"], 1, "failed: "),
-        (["--recipe", "pronto", "--data", "nowhere.parquet"], 1, "nowhere.parquet"),
-        (["--preset", "best"], 1, "preset 'best' is unknown"),
+        (["--recipe", "moon"], 2, "wrong usage: "),
+        (["--recipe", "pronto", "--data", "nowhere.parquet"], 2, "nowhere.parquet"),
+        (["--preset", "best"], 2, "preset 'best' is unknown"),
         (["--rounds", "0"], 2, "--rounds"),
-        (["--set", "drift.gamma=-1"], 1, "drift.gamma"),
+        (["--set", "drift.gamma=-1"], 2, "drift.gamma"),
     ],
 )
 def test_wrong_request_is_one_line(

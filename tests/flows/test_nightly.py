@@ -50,6 +50,14 @@ def test_wrong_federation_is_one_line_and_code_1(desk: Desk) -> None:
     assert f"failed: store {desk.federation.store.url} holds federation" in desk.output()
 
 
+def test_absent_prefect_server_is_one_line(desk: Desk) -> None:
+    desk.environment["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
+    night = desk.python("-m", "flows.nightly", *options(desk), "--now")
+    assert night.returncode == 1
+    assert "failed: PREFECT_API_URL is http://127.0.0.1:9/api, nothing answers" in desk.output()
+    assert "Traceback" not in desk.output()
+
+
 def test_missing_option_is_wrong_usage(desk: Desk) -> None:
     assert desk.python("-m", "flows.nightly", "--federation", "x").returncode == 2
 

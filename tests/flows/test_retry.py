@@ -150,7 +150,43 @@ def test_retry_after_kill_9_goes_on_where_it_was_killed(desk: Desk) -> None:
     assert tracked(desk) == WHOLE
 
 
-def test_new_run_of_a_committed_round_changes_nothing(desk: Desk) -> None:
+def test_new_run_after_kill_9_decides_the_same(desk: Desk) -> None:
+    """Whoever does not retry the killed run but starts the night anew gets the same round."""
+    expected = undisturbed(desk)
+    stall = desk.disturb("stall-commit_round")
+    night = desk.night(wait=False)
+    desk.wait(lambda: desk.log.exists() and "commit_round" in desk.log.read_text(), "the commit")
+    night.send_signal(signal.SIGKILL)
+    night.wait()
+    desk.executed()
+    stall.unlink()
+
+    desk.night()
+
+    assert [r["state"]["type"] for r in desk.runs()].count("COMPLETED") == 1, desk.output()
+    executed = desk.executed()
+    assert not any(step.startswith("aggregate_cohort") for step in executed)
+    assert desk.results() == expected
+    assert tracked(desk) == WHOLE
+
+
+def test_night_runs_in_a_restored_copy_of_the_store(desk: Desk) -> None:
+    """Results that Prefect keeps of one folder are not taken for those of another in its place."""
+    backup = desk.folder / "backup"
+    Federation.open(desk.store).seal_round(now=dt.datetime.now(dt.UTC), force=True)
+    shutil.copytree(desk.store, backup)
+    desk.night()
+    expected = desk.results()
+    shutil.rmtree(desk.store)
+    shutil.move(backup, desk.store)
+
+    desk.night()
+
+    assert Federation.open(desk.store).state().round_num == 3, desk.output()
+    assert desk.results() == expected
+
+
+def test_publishing_again_changes_nothing(desk: Desk) -> None:
     desk.night()
     before, models = desk.results(), tracked(desk)
     federation = Federation.open(desk.store)

@@ -9,7 +9,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from clma.errors import RoundStateError
+from clma.errors import ConflictError, RoundStateError
 from clma.ledger.federation import Federation
 from clma.rows import Gate
 from tasks.tracking import (
@@ -263,3 +263,13 @@ def test_an_experiment_that_was_deleted_comes_back(
     client.delete_experiment(client.get_experiment_by_name(federation.name).experiment_id)
 
     assert rebuild(federation, tracking).runs_created == 0
+
+
+def test_two_federations_of_one_name_are_not_mixed(tmp_path: Path, tracking: Tracking) -> None:
+    first, second = (start(tmp_path / str(n), "twins", seed=n) for n in range(2))
+    for federation in (first, second):
+        pass_night(federation)
+    publish_round(first, 1, tracking)
+
+    with pytest.raises(ConflictError, match="holds another federation of that name"):
+        publish_round(second, 1, tracking)

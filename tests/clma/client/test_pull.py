@@ -27,6 +27,7 @@ def after_a_move(fleet: Federation, **changed: object) -> str:
             "cohort_id": "c1",
             "serving_digest": digest,
             "moved_round": 1,
+            "unconfirmed": True,
             "origin_cohort": "c0",
             **changed,
         },
@@ -82,12 +83,18 @@ def test_a_client_that_was_moved_gets_the_model_to_confirm(
     assert pulled.confirm_path.read_bytes() == (tmp_path / "base.safetensors").read_bytes()
 
 
-def test_confirming_is_asked_once_only(fleet: Federation, tmp_path: Path) -> None:
+def test_confirming_is_asked_until_it_is_answered(fleet: Federation, tmp_path: Path) -> None:
+    """A night that was held, or a client that was away, does not close the way home."""
     after_a_move(fleet)
     fleet.hold_round("test")
     fleet.open_round(now=NOW)
 
-    assert pull(fleet, "fleet", "p0", tmp_path / "m.safetensors").confirm_cohort is None
+    assert pull(fleet, "fleet", "p0", tmp_path / "m.safetensors").confirm_cohort == "c0"
+
+
+def test_a_client_in_quarantine_may_go_home(fleet: Federation, tmp_path: Path) -> None:
+    after_a_move(fleet, status=ClientStatus.QUARANTINED, cohort_id="c0", unconfirmed=False)
+    assert pull(fleet, "fleet", "p0", tmp_path / "m.safetensors").confirm_cohort == "c0"
 
 
 def test_confirming_is_not_asked_where_it_is_switched_off(tmp_path: Path) -> None:
