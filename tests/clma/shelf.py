@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from clma.config import FederationConfig, preset_config
 from clma.parameters.tensor_file import TensorFile, serialize_tensors
 from clma.records import (
     ArtifactRef,
@@ -19,6 +20,7 @@ from clma.records import (
     Phase,
     SealedUpdate,
 )
+from clma.round import RoundOutcome, run_round
 from clma.rows import SealedRound, UpdateRow, Verdict
 
 
@@ -66,3 +68,43 @@ def sealed(updates: list[SealedUpdate], *, round_num: int = 2) -> SealedRound:
     """Seal updates as they come."""
     rows = tuple(UpdateRow(u.client_id, Verdict.ACCEPTED) for u in updates)
     return SealedRound(round_num, tuple(updates), rows)
+
+
+def update(
+    shelf: Shelf,
+    client_id: str,
+    weights: list[float],
+    base: str,
+    *,
+    flag: bool = False,
+    n: int = 10,
+    **fields: Any,
+) -> SealedUpdate:
+    return SealedUpdate(client_id, base, shelf.put({"w": weights}), n, flag, **fields)
+
+
+def run(
+    shelf: Shelf,
+    state: FederationState,
+    updates: list[SealedUpdate],
+    config: FederationConfig | None = None,
+) -> RoundOutcome:
+    round_ = sealed(updates, round_num=state.round_num)
+    return run_round(
+        state,
+        round_,
+        config or preset_config("test"),
+        open_tensors=shelf.open,
+        save_model=shelf.save,
+    )
+
+
+def models(shelf: Shelf, outcome: RoundOutcome) -> Mapping[str, list[float]]:
+    return {
+        c.cohort_id: [round(x, 6) for x in shelf.read(c.model_digest)]
+        for c in outcome.state.cohorts.values()
+    }
+
+
+def cohorts_of(outcome: RoundOutcome) -> Mapping[str, str]:
+    return {c.client_id: c.cohort_id for c in outcome.state.clients.values()}

@@ -3,59 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from clma.config import FederationConfig, preset_config
+from clma.config import preset_config
 from clma.errors import RoundHeldError
-from clma.records import ClientStatus, Cohort, CohortStatus, FederationState, SealedUpdate
-from clma.round import RoundOutcome, run_round
+from clma.records import ClientStatus, CohortStatus, FederationState, SealedUpdate
+from clma.round import run_round
 from clma.rows import Gate, SealedRound
-from tests.clma.shelf import Shelf, one_cohort, sealed
+from tests.clma.shelf import Shelf, cohorts_of, models, one_cohort, run, sealed, update
 
 CONFIG = preset_config("test")
-
-
-def update(
-    shelf: Shelf,
-    client_id: str,
-    weights: list[float],
-    base: str,
-    *,
-    flag: bool = False,
-    n: int = 10,
-    **fields: Any,
-) -> SealedUpdate:
-    return SealedUpdate(client_id, base, shelf.put({"w": weights}), n, flag, **fields)
-
-
-def run(
-    shelf: Shelf,
-    state: FederationState,
-    updates: list[SealedUpdate],
-    config: FederationConfig = CONFIG,
-) -> RoundOutcome:
-    round_ = sealed(updates, round_num=state.round_num)
-    return run_round(state, round_, config, open_tensors=shelf.open, save_model=shelf.save)
-
-
-def models(shelf: Shelf, outcome: RoundOutcome) -> Mapping[str, list[float]]:
-    return {
-        c.cohort_id: [round(x, 6) for x in shelf.read(c.model_digest)]
-        for c in outcome.state.cohorts.values()
-    }
-
-
-def cohorts_of(outcome: RoundOutcome) -> Mapping[str, str]:
-    return {c.client_id: c.cohort_id for c in outcome.state.clients.values()}
-
-
-@pytest.fixture
-def base(shelf: Shelf) -> str:
-    return shelf.put({"w": [1.0, 1.0, 1.0]}).sha256
 
 
 @pytest.fixture
@@ -172,193 +132,12 @@ def test_flag_without_movement_keeps_the_client(shelf: Shelf, base: str) -> None
     assert outcome.decision.cohorting[0].decision == "kept"
 
 
-def with_cohort(state: FederationState, digest: str, **fields: Any) -> FederationState:
-    known = Cohort("c1", "c0", 1, digest, **fields)
-    return dataclasses.replace(state, cohorts={**state.cohorts, "c1": known})
-
-
-def test_group_is_recalled_to_the_cohort_it_points_to(shelf: Shelf, base: str) -> None:
-    known = shelf.put({"w": [5.0, 1.0, 1.0]}).sha256
-    state = with_cohort(one_cohort(base, ["p1"]), known, status=CohortStatus.DORMANT)
-
-    outcome = run(shelf, state, [update(shelf, "p1", [2, 1, 1], base, flag=True)])
-
-    assert cohorts_of(outcome) == {"p1": "c1"}
-    assert outcome.state.cohorts["c1"].status is CohortStatus.ACTIVE
-    assert outcome.state.clients["p1"].serving_digest == known
-    assert outcome.decision.cohorting[0].recall_score == pytest.approx(1.0)
-
-
-def test_recalled_update_is_not_averaged_into_the_cohort(shelf: Shelf, base: str) -> None:
-    known = shelf.put({"w": [5.0, 1.0, 1.0]}).sha256
-    state = with_cohort(one_cohort(base, ["p1"]), known)
-    outcome = run(shelf, state, [update(shelf, "p1", [2, 1, 1], base, flag=True)])
-    assert outcome.state.cohorts["c1"].model_digest == known
-
-
-def test_weak_resemblance_founds_a_new_cohort(shelf: Shelf, base: str) -> None:
-    known = shelf.put({"w": [1.0, 5.0, 1.0]}).sha256
-    state = with_cohort(one_cohort(base, ["p1"]), known, status=CohortStatus.DORMANT)
-    outcome = run(shelf, state, [update(shelf, "p1", [2, 1, 1], base, flag=True)])
-    assert cohorts_of(outcome) == {"p1": "c2"}
-
-
-def moved(state: FederationState, digest: str) -> FederationState:
-    """Return the state in which p1 went from c0 to c1 one round ago."""
-    client = dataclasses.replace(
-        state.clients["p1"],
-        cohort_id="c1",
-        serving_digest=digest,
-        moved_round=state.round_num - 1,
-        origin_cohort="c0",
-        unconfirmed=True,
-    )
-    return dataclasses.replace(with_cohort(state, digest), clients={**state.clients, "p1": client})
-
-
-def test_false_alarm_goes_home(shelf: Shelf, base: str) -> None:
-    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
-    state = moved(one_cohort(base, ["p1", "p2"]), own)
-    updates = [
-        update(shelf, "p1", [3, 1, 1], own, confirm=False),
-        update(shelf, "p2", [1, 1, 4], base),
-    ]
-
-    outcome = run(shelf, state, updates)
-
-    assert cohorts_of(outcome) == {"p1": "c0", "p2": "c0"}
-    assert models(shelf, outcome)["c0"] == [1, 1, 4]
-    assert outcome.state.cohorts["c1"].status is CohortStatus.DORMANT
-
-
-@pytest.mark.parametrize("confirm", [True, None])
-def test_confirmed_move_stays(shelf: Shelf, base: str, confirm: bool | None) -> None:
-    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
-    state = moved(one_cohort(base, ["p1", "p2"]), own)
-    outcome = run(shelf, state, [update(shelf, "p1", [3, 1, 1], own, confirm=confirm)])
-    assert cohorts_of(outcome)["p1"] == "c1"
-
-
-def test_missed_night_keeps_the_way_home_open(shelf: Shelf, base: str) -> None:
-    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
-    state = moved(one_cohort(base, ["p1", "p2"]), own)
-    away = run(shelf, state, [update(shelf, "p2", [1, 1, 4], base)]).state
-    state = dataclasses.replace(away, round_num=3)
-
-    updates = [update(shelf, "p1", [3, 1, 1], own, confirm=False)]
-    back = run(shelf, state, updates).state.clients["p1"]
-
-    assert back.cohort_id == "c0"
-    assert back.way_home() is None
-
-
-def test_confirmed_client_is_not_asked_again(shelf: Shelf, base: str) -> None:
-    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
-    state = moved(one_cohort(base, ["p1", "p2"]), own)
-    after = run(shelf, state, [update(shelf, "p1", [3, 1, 1], own, confirm=True)]).state
-    assert after.clients["p1"].way_home() is None
-
-
-def test_held_client_goes_home_when_its_old_model_is_good_again(shelf: Shelf, base: str) -> None:
-    config = preset_config("test", round={"cohort_quorum": 2})
-    updates = [update(shelf, f"p{i}", [1, 1, 4], base, flag=i == 1) for i in (1, 2, 3)]
-    held = run(shelf, one_cohort(base, ["p1", "p2", "p3"]), updates, config).state
-    state = dataclasses.replace(held, round_num=3)
-    assert state.clients["p1"].status is ClientStatus.QUARANTINED
-
-    home = run(
-        shelf,
-        state,
-        [
-            update(shelf, "p1", [1, 1, 4], base, confirm=False),
-            *(update(shelf, c, [1, 1, 5], state.clients[c].serving_digest) for c in ("p2", "p3")),
-        ],
-        config,
-    ).state.clients["p1"]
-
-    assert home.status is ClientStatus.ACTIVE
-    assert home.cohort_id == "c0"
-
-
-@pytest.mark.parametrize(
-    ("cooldown", "rounds_later", "cohort"),
-    [
-        (0, 1, "c0"),
-        (1, 1, "c2"),
-        (1, 2, "c0"),
-        (2, 2, "c2"),
-        (2, 3, "c0"),
-    ],
-)
-def test_cooldown_is_rounds_after_the_move(
-    shelf: Shelf, base: str, cooldown: int, rounds_later: int, cohort: str
-) -> None:
-    config = preset_config("test", cohorting={"recall_cooldown": cooldown})
-    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
-    state = dataclasses.replace(
-        moved(one_cohort(base, ["p1", "p2"]), own), round_num=1 + rounds_later
-    )
-    outcome = run(shelf, state, [update(shelf, "p1", [1, 1, 1], own, flag=True)], config)
-    assert cohorts_of(outcome)["p1"] == cohort
-
-
-def test_company_does_not_lift_the_cooldown(shelf: Shelf, base: str) -> None:
-    """p1 left c0 a round ago, p3 long since: both move back there, p3 alone is recalled."""
-    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
-    state = moved(one_cohort(base, ["p1", "p2", "p3"]), own)
-    third = dataclasses.replace(state.clients["p3"], cohort_id="c1", serving_digest=own)
-    state = dataclasses.replace(state, clients={**state.clients, "p3": third})
-    updates = [update(shelf, c, [1, 1, 1], own, flag=True) for c in ("p1", "p3")]
-
-    outcome = run(shelf, state, updates)
-
-    assert cohorts_of(outcome) == {"p1": "c2", "p2": "c0", "p3": "c0"}
-    assert [r.decision for r in outcome.decision.cohorting] == ["created", "recalled"]
-
-
-def test_client_is_not_recalled_at_once_to_the_cohort_it_left(shelf: Shelf, base: str) -> None:
-    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
-    state = moved(one_cohort(base, ["p1", "p2"]), own)
-    outcome = run(shelf, state, [update(shelf, "p1", [1, 1, 1], own, flag=True)])
-    assert cohorts_of(outcome)["p1"] == "c2"
-
-
 def test_missing_client_keeps_its_cohort_and_gets_its_new_model(shelf: Shelf, base: str) -> None:
     state = one_cohort(base, ["p1", "p2"])
     outcome = run(shelf, state, [update(shelf, "p1", [1, 1, 2], base)])
     missing = outcome.state.clients["p2"]
     assert missing.status is ClientStatus.MISSING
     assert missing.serving_digest == outcome.state.cohorts["c0"].model_digest
-
-
-def test_two_origins_are_never_compared(shelf: Shelf, base: str) -> None:
-    """The same destination from two models: one new cohort each."""
-    other = shelf.put({"w": [1.0, -9.0, 1.0]}).sha256
-    state = moved(one_cohort(base, ["p1", "p2"]), other)
-    state = dataclasses.replace(
-        state,
-        clients={
-            **state.clients,
-            "p1": dataclasses.replace(state.clients["p1"], moved_round=None, unconfirmed=False),
-        },
-    )
-    updates = [
-        update(shelf, "p1", [1, -9, 7], other, flag=True),
-        update(shelf, "p2", [1, 1, 7], base, flag=True),
-    ]
-    assert cohorts_of(run(shelf, state, updates)) == {"p1": "c2", "p2": "c3"}
-
-
-def test_cohort_without_examples_keeps_its_model(shelf: Shelf, base: str) -> None:
-    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
-    state = moved(one_cohort(base, ["p1", "p2"]), own)
-    updates = [update(shelf, "p1", [7, 7, 7], own, n=0), update(shelf, "p2", [1, 1, 4], base)]
-
-    outcome = run(shelf, state, updates)
-
-    assert outcome.state.cohorts["c1"].model_digest == own
-    assert outcome.decision.cohorts[1].gate is Gate.HELD
-    assert outcome.decision.cohorts[0].gate is Gate.PROMOTED
 
 
 def test_drifted_client_without_examples_is_held_on_its_last_good_model(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
 
@@ -93,16 +92,6 @@ def test_mixed_rounds_have_as_many_windows_as_others(round_num: int) -> None:
 
     assert windows.shape == (96, 17, 30)
     assert labels.shape == (96,)
-
-
-def test_fleet_travels_between_processes() -> None:
-    fleet = load_fleet(None, "plant", 0)
-
-    copy = pickle.loads(pickle.dumps(fleet))  # noqa: S301 - our own bytes
-
-    np.testing.assert_array_equal(
-        copy.training_windows("plant-03", 4)[0], fleet.training_windows("plant-03", 4)[0]
-    )
 
 
 def test_unknown_client_is_named() -> None:
