@@ -96,7 +96,7 @@ def test_weights_without_a_factory_say_how_to_give_one(tmp_path: Path, tracking:
     rebuild(federation, tracking)
     loaded = mlflow.pyfunc.load_model(source_of(tracking, "weights-only.c0"))
 
-    with pytest.raises(InvalidConfigError, match=r"set model_factory = .package.module:factory"):
+    with pytest.raises(InvalidConfigError, match=r"--set model_factory=package.module:factory"):
         loaded.predict(np.zeros((1, 2, 8), np.float32))
     digest = federation.state().cohorts["c0"].model_digest
     assert f"artifacts/{digest}.safetensors" in files_of(tracking, "weights-only.c0")
