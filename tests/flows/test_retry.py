@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 import signal
+import subprocess
 from collections import Counter
 
 import pytest
@@ -57,6 +58,18 @@ def tracked(desk: Desk) -> Counter[str]:
 WHOLE = {"round": 1, "child": 3, "c0": 1, "c1": 1, "c2": 1}
 
 
+def assert_whole(desk: Desk, expected: dict[str, str]) -> None:
+    """The round's bytes are the expected ones, and MLflow holds each of its parts once."""
+    assert desk.results() == expected
+    assert tracked(desk) == WHOLE
+
+
+def kill_9(night: subprocess.Popen[bytes]) -> None:
+    """End a night without a chance to say goodbye."""
+    night.send_signal(signal.SIGKILL)
+    night.wait()
+
+
 def test_retry_from_the_command_line_executes_only_what_was_missing(desk: Desk) -> None:
     expected = undisturbed(desk)
     fault = desk.disturb("fail-aggregate_cohort-c1")
@@ -72,8 +85,7 @@ def test_retry_from_the_command_line_executes_only_what_was_missing(desk: Desk) 
     assert again["run_count"] == 2
     assert len(desk.runs()) == 1
     assert desk.executed() == AFTER_AGGREGATION
-    assert desk.results() == expected
-    assert tracked(desk) == WHOLE
+    assert_whole(desk, expected)
     assert Federation.open(desk.store).state().round_num == 3
 
 
@@ -121,8 +133,7 @@ def test_retry_in_the_browser_completes_the_served_run(desk: Desk) -> None:
     assert again["run_count"] == 2
     assert len(desk.runs()) == 1
     assert desk.executed() == AFTER_AGGREGATION
-    assert desk.results() == expected
-    assert tracked(desk) == WHOLE
+    assert_whole(desk, expected)
 
 
 def test_retry_after_kill_9_goes_on_where_it_was_killed(desk: Desk) -> None:
@@ -134,8 +145,7 @@ def test_retry_after_kill_9_goes_on_where_it_was_killed(desk: Desk) -> None:
         done = f"aggregate {cohort_id}' - Finished in state Completed"
         desk.wait(lambda line=done: line in desk.output(), f"the model of {cohort_id}")
     desk.wait(lambda: "aggregate_cohort-c1" in desk.log.read_text(), "the stalled aggregation")
-    night.send_signal(signal.SIGKILL)
-    night.wait()
+    kill_9(night)
     (run,) = desk.runs()
     desk.executed()
     stall.unlink()
@@ -146,8 +156,7 @@ def test_retry_after_kill_9_goes_on_where_it_was_killed(desk: Desk) -> None:
 
     assert desk.wait_for(run["id"], "COMPLETED")["run_count"] == 2
     assert desk.executed() == AFTER_AGGREGATION
-    assert desk.results() == expected
-    assert tracked(desk) == WHOLE
+    assert_whole(desk, expected)
 
 
 def test_new_run_after_kill_9_decides_the_same(desk: Desk) -> None:
@@ -156,8 +165,7 @@ def test_new_run_after_kill_9_decides_the_same(desk: Desk) -> None:
     stall = desk.disturb("stall-commit_round")
     night = desk.night(wait=False)
     desk.wait(lambda: desk.log.exists() and "commit_round" in desk.log.read_text(), "the commit")
-    night.send_signal(signal.SIGKILL)
-    night.wait()
+    kill_9(night)
     desk.executed()
     stall.unlink()
 
@@ -166,8 +174,7 @@ def test_new_run_after_kill_9_decides_the_same(desk: Desk) -> None:
     assert [r["state"]["type"] for r in desk.runs()].count("COMPLETED") == 1, desk.output()
     executed = desk.executed()
     assert not any(step.startswith("aggregate_cohort") for step in executed)
-    assert desk.results() == expected
-    assert tracked(desk) == WHOLE
+    assert_whole(desk, expected)
 
 
 def test_night_runs_in_a_restored_copy_of_the_store(desk: Desk) -> None:
