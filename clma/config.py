@@ -29,9 +29,12 @@ __all__ = [
     "CohortingConfig",
     "DriftConfig",
     "FederationConfig",
+    "IdentityConfig",
     "PrivacyConfig",
     "RoundConfig",
+    "changed_settings",
     "config_digest",
+    "override_config",
     "parse_config",
     "preset_config",
     "render_config",
@@ -151,6 +154,17 @@ class PrivacyConfig(_Section):
     share: tuple[Share, ...] = ("weights", "flag", "examples")
 
 
+class IdentityConfig(_Section):
+    """How a client shows that an update is its own."""
+
+    updates: Literal["signed", "unsigned"] = "signed"
+    """`signed`: only what one of the client's registered keys signed counts; `unsigned`: whoever
+    can write to the inbox can speak for any client."""
+    max_clock_skew_hours: Annotated[float, Field(gt=0)] = 24.0
+    """Difference between a client's clock and the store's from which on it is noted; it decides
+    nothing."""
+
+
 class FederationConfig(_Section):
     """One federation, as its operator wrote it."""
 
@@ -168,6 +182,7 @@ class FederationConfig(_Section):
     cohorting: CohortingConfig = CohortingConfig()
     aggregation: AggregationConfig = AggregationConfig()
     privacy: PrivacyConfig = PrivacyConfig()
+    identity: IdentityConfig = IdentityConfig()
 
     @model_validator(mode="after")
     def _check_policy(self) -> FederationConfig:
@@ -293,6 +308,48 @@ def preset_config(
     return _validated(values)
 
 
+def override_config(config: FederationConfig, overrides: Sequence[str]) -> FederationConfig:
+    """Return a configuration with some settings changed.
+
+    Parameters
+    ----------
+    config : FederationConfig
+    overrides : sequence of str
+        ``section.key=value``, as `preset_config` takes them.
+
+    Raises
+    ------
+    InvalidConfigError
+        If a key is unknown or a value is out of range.
+    """
+    values = config.model_dump(mode="json")
+    for text in overrides:
+        _merge(values, _parse_override(text))
+    return _validated(values)
+
+
+def changed_settings(
+    before: FederationConfig, after: FederationConfig
+) -> dict[str, tuple[str, str]]:
+    """Return the settings that differ as ``section.key`` to the old and the new value, as JSON."""
+    old, new = (_flat(config.model_dump(mode="json")) for config in (before, after))
+    return {
+        name: (old.get(name, "none"), new.get(name, "none"))
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    }
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = json.dumps(value)
+    return flat
+
+
 def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
     for key, value in values.items():
         if isinstance(value, Mapping) and key != "model_arguments":
@@ -316,11 +373,17 @@ def _parse_override(text: str) -> dict[str, Any]:
     return dict(value)
 
 
+_SECTIONS = (
+    *("round", "drift", "cohorting", "aggregation", "privacy", "identity"),
+    "model_arguments",
+)
+
+
 def render_config(config: FederationConfig) -> str:
     """Write a configuration as TOML text that `parse_config` reads back to an equal one."""
     values = config.model_dump(mode="json")
     lines = _render_keys({k: v for k, v in values.items() if not isinstance(v, dict)})
-    for section in ("round", "drift", "cohorting", "aggregation", "privacy", "model_arguments"):
+    for section in _SECTIONS:
         body = dict(values[section])
         schedule = body.pop("schedule", None)
         if body:

@@ -66,7 +66,7 @@ def close_round(federation: Federation, *, now: dt.datetime, force: bool = False
         outcome = run_round(
             state,
             sealed,
-            federation.config,
+            federation.config_of(state),
             open_tensors=federation.open_tensors,
             save_model=federation.add_model,
         )

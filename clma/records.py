@@ -19,6 +19,7 @@ from enum import StrEnum
 
 __all__ = [
     "ArtifactRef",
+    "ClientKey",
     "ClientState",
     "ClientStatus",
     "Cohort",
@@ -189,6 +190,25 @@ class ClientState:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientKey:
+    """A public key that a client's updates may be signed with.
+
+    Parameters
+    ----------
+    public : str
+        ``ed25519:`` and the key's 32 bytes in Base64.
+    added_round : int
+        Newest round when it was registered.
+    revoked_round : int or None
+        Newest round when it was revoked: rounds that were sealed before keep what it signed.
+    """
+
+    public: str
+    added_round: int = 0
+    revoked_round: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FederationState:
     """All that a round needs to know of the past; the fold over the ledger's entries.
 
@@ -209,6 +229,11 @@ class FederationState:
         When the open round is due, in UTC; None: when somebody closes it.
     sealed : ArtifactRef or None
         The sealed inputs of the round while its phase is `sealed`.
+    config : ArtifactRef or None
+        The configuration in force.
+    keys : mapping of client_id to tuple of ClientKey
+        Apart from the clients: what a round decides of a client must not bring a key back that was
+        revoked in the meantime.
     """
 
     federation: str
@@ -219,6 +244,8 @@ class FederationState:
     consensus_digest: str | None = None
     deadline: dt.datetime | None = None
     sealed: ArtifactRef | None = None
+    config: ArtifactRef | None = None
+    keys: Mapping[str, tuple[ClientKey, ...]] = field(default_factory=dict)
 
     def active_cohorts(self) -> tuple[Cohort, ...]:
         """Return the cohorts that train, in the order of their birth."""

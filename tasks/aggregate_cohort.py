@@ -8,7 +8,15 @@ import clma.round as steps
 from clma.cohorting.placement import AggregationJob
 from clma.decision import AggregatedModel
 from clma.records import ROOT_COHORT
-from tasks.night import CACHED, IO_RETRIES, Night, load_stage, open_federation, sealed_inputs
+from tasks.night import (
+    CACHED,
+    IO_RETRIES,
+    Night,
+    config_of_night,
+    load_stage,
+    open_federation,
+    sealed_inputs,
+)
 from tasks.place_groups import JobRef
 
 __all__ = ["aggregate_cohort", "average_everybody"]
@@ -23,7 +31,7 @@ def aggregate_cohort(job: JobRef, night: Night) -> AggregatedModel:
         load_stage(federation, job.job, AggregationJob),
         federation.open_tensors,
         state.cohorts[ROOT_COHORT].model_digest,
-        federation.config,
+        config_of_night(federation, night),
         federation.add_model,
     )
     get_run_logger().info(
@@ -45,6 +53,6 @@ def average_everybody(night: Night) -> str | None:
         sealed,
         federation.open_tensors,
         state.cohorts[ROOT_COHORT].model_digest,
-        federation.config,
+        config_of_night(federation, night),
         federation.add_model,
     )

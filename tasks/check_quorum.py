@@ -6,7 +6,7 @@ from prefect import task
 
 import clma.round as steps
 from clma.errors import RoundHeldError
-from tasks.night import IO_RETRIES, PINNED_TO_RUN, Night, open_federation
+from tasks.night import IO_RETRIES, PINNED_TO_RUN, Night, config_of_night, open_federation
 
 __all__ = ["check_quorum"]
 
@@ -22,7 +22,9 @@ def check_quorum(night: Night) -> None:
     """
     federation = open_federation(night)
     try:
-        steps.check_quorum(federation.sealed_round(night.round_num), federation.config)
+        steps.check_quorum(
+            federation.sealed_round(night.round_num), config_of_night(federation, night)
+        )
     except RoundHeldError as error:
         if federation.state().round_num == night.round_num:
             federation.hold_round(str(error))

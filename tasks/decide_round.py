@@ -16,6 +16,7 @@ from tasks.night import (
     CACHED,
     IO_RETRIES,
     Night,
+    config_of_night,
     load_stage,
     open_federation,
     save_stage,
@@ -50,7 +51,7 @@ def decide_round(
     after, decision = decide(
         state,
         sealed,
-        federation.config,
+        config_of_night(federation, night),
         [m for shard in measurements for m in shard],
         load_stage(federation, quarantine.triage, Triage),
         load_stage(federation, placed.placement, Placement),

@@ -7,7 +7,15 @@ from prefect import get_run_logger, task
 import clma.cohorting.form as cohorting
 from clma.cohorting.contract import CohortingUnit
 from clma.records import ArtifactRef
-from tasks.night import CACHED, IO_RETRIES, Night, load_stage, open_federation, save_stage
+from tasks.night import (
+    CACHED,
+    IO_RETRIES,
+    Night,
+    config_of_night,
+    load_stage,
+    open_federation,
+    save_stage,
+)
 from tasks.quarantine_clients import UnitRef
 
 __all__ = ["form_groups"]
@@ -18,7 +26,9 @@ def form_groups(unit: UnitRef, night: Night) -> ArtifactRef:
     """Group the clients of one unit; return the grouping with its evidence, by reference."""
     federation = open_federation(night)
     members = load_stage(federation, unit.unit, CohortingUnit)
-    grouping = cohorting.form_groups(members, federation.open_tensors, federation.config.cohorting)
+    grouping = cohorting.form_groups(
+        members, federation.open_tensors, config_of_night(federation, night).cohorting
+    )
     log = get_run_logger()
     for group in grouping.groups:
         target = group.recall_cohort or "a new cohort"

@@ -6,7 +6,15 @@ from prefect import task
 
 import clma.round as steps
 from clma.decision import Measurement
-from tasks.night import CACHED, IO_RETRIES, Night, Shard, open_federation, sealed_inputs
+from tasks.night import (
+    CACHED,
+    IO_RETRIES,
+    Night,
+    Shard,
+    config_of_night,
+    open_federation,
+    sealed_inputs,
+)
 
 __all__ = ["measure_updates"]
 
@@ -17,4 +25,6 @@ def measure_updates(shard: Shard, night: Night) -> tuple[Measurement, ...]:
     federation = open_federation(night)
     _, sealed = sealed_inputs(federation, night)
     updates = sealed.updates[shard.start : shard.stop]
-    return steps.measure_updates(updates, federation.open_tensors, federation.config)
+    return steps.measure_updates(
+        updates, federation.open_tensors, config_of_night(federation, night)
+    )

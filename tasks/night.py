@@ -21,6 +21,7 @@ from prefect.context import TaskRunContext
 from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
+from clma.config import FederationConfig
 from clma.errors import ClmaError
 from clma.ledger.federation import Federation
 from clma.records import ArtifactRef, FederationState
@@ -32,6 +33,7 @@ __all__ = [
     "PINNED_TO_RUN",
     "Night",
     "Shard",
+    "config_of_night",
     "load_stage",
     "open_federation",
     "save_stage",
@@ -162,6 +164,11 @@ def open_federation(night: Night) -> Federation:
 def sealed_inputs(federation: Federation, night: Night) -> tuple[FederationState, SealedRound]:
     """Return the state before the round and its sealed updates, as of the night's ledger entry."""
     return federation.state_at_seal(night.round_num), federation.sealed_round(night.round_num)
+
+
+def config_of_night(federation: Federation, night: Night) -> FederationConfig:
+    """Return the settings of the night's ledger entry, whatever was changed since."""
+    return federation.config_at_seal(night.round_num)
 
 
 def save_stage(federation: Federation, night: Night, name: str, record: object) -> ArtifactRef:

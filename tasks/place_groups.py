@@ -15,6 +15,7 @@ from tasks.night import (
     CACHED,
     IO_RETRIES,
     Night,
+    config_of_night,
     load_stage,
     open_federation,
     save_stage,
@@ -51,7 +52,7 @@ def place_groups(night: Night, quarantine: Quarantine, groupings: Sequence[Artif
         sealed,
         load_stage(federation, quarantine.triage, Triage),
         [load_stage(federation, ref, Grouping) for ref in groupings],
-        federation.config,
+        config_of_night(federation, night),
     )
     return Placed(
         save_stage(federation, night, "placement", placement),

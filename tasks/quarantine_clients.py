@@ -9,7 +9,15 @@ from prefect import get_run_logger, task
 from clma.cohorting.units import cohorting_units
 from clma.drift.quarantine import quarantine_clients as triage_clients
 from clma.records import ArtifactRef
-from tasks.night import CACHED, IO_RETRIES, Night, open_federation, save_stage, sealed_inputs
+from tasks.night import (
+    CACHED,
+    IO_RETRIES,
+    Night,
+    config_of_night,
+    open_federation,
+    save_stage,
+    sealed_inputs,
+)
 
 __all__ = ["Quarantine", "UnitRef", "quarantine_clients"]
 
@@ -35,7 +43,7 @@ def quarantine_clients(night: Night) -> Quarantine:
     """Follow the drift flags and cut the quarantine into units that can be compared."""
     federation = open_federation(night)
     state, sealed = sealed_inputs(federation, night)
-    triage = triage_clients(state, sealed, federation.config)
+    triage = triage_clients(state, sealed, config_of_night(federation, night))
     log = get_run_logger()
     log.info("quarantined: %s", ", ".join(triage.quarantined) or "nobody")
     for client_id, note in triage.notes.items():
@@ -44,6 +52,6 @@ def quarantine_clients(night: Night) -> Quarantine:
         save_stage(federation, night, "triage", triage),
         tuple(
             UnitRef(unit.unit_id, save_stage(federation, night, f"unit-{unit.unit_id}", unit))
-            for unit in cohorting_units(state, sealed, triage, federation.config)
+            for unit in cohorting_units(state, sealed, triage, config_of_night(federation, night))
         ),
     )

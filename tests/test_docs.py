@@ -34,18 +34,22 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     base = serialize_tensors({"head.weight": np.zeros((2, 3), np.float32)})
     (tmp_path / "base.safetensors").write_bytes(base)
-    (tmp_path / "plants.txt").write_text("plant-01\nplant-02\nplant-03\n")
+    line = shell(block("keygen")).strip()
+    (tmp_path / "plants.txt").write_text(f"{line}\nplant-02\nplant-03\n")
     return tmp_path
 
 
-def shell(command: str) -> None:
-    """Run one of the README's commands with this Python."""
+def shell(command: str) -> str:
+    """Run one of the README's commands with this Python; return what it prints."""
     words = command.split()
     start = {
         "clma": ["-m", "clma.cli"],
         "python": [],
     }[words[0]]
-    subprocess.run([sys.executable, *start, *words[1:]], check=True)
+    done = subprocess.run(
+        [sys.executable, *start, *words[1:]], check=True, stdout=subprocess.PIPE, text=True
+    )
+    return done.stdout
 
 
 def test_the_plants_ten_lines_send_an_update(desk: Path) -> None:
@@ -104,4 +108,12 @@ def test_links_and_pictures_lead_somewhere(page: str) -> None:
 def _send_one(federation: Federation, folder: Path) -> None:
     update = folder / "update.safetensors"
     update.write_bytes(serialize_tensors({"head.weight": np.ones((2, 3), np.float32)}))
-    submit(federation, "north", "plant-01", tensors=update, n_examples=9, drift_flag=False)
+    submit(
+        federation,
+        "north",
+        "plant-01",
+        tensors=update,
+        n_examples=9,
+        drift_flag=False,
+        key=folder / "plant-01.key",
+    )

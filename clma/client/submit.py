@@ -34,9 +34,18 @@ from clma.records import FederationState, Phase, UpdateMessage
 from clma.rows import Verdict
 from clma.updates.message import message_bytes, parse_message, same_update
 from clma.updates.reasons import Reason
-from clma.updates.validation import ExpectedUpdate, check_message, check_tensors
+from clma.updates.signing import SigningKey, load_key, sign_message
+from clma.updates.validation import (
+    ExpectedUpdate,
+    check_message,
+    check_sender,
+    check_tensors,
+)
 
 __all__ = ["SubmitReceipt", "submit"]
+
+_NOT_READABLE = UpdateMessage("", "", 0, "", 0, False, "", "")
+"""Stands for a message that cannot be read: it is there, and equals none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,7 @@ def submit(
     round_num: int | None = None,
     base_digest: str | None = None,
     pulled: PulledModel | None = None,
+    key: SigningKey | Path | None = None,
     now: dt.datetime | None = None,
 ) -> SubmitReceipt:
     """Send a client's update of the open round.
@@ -101,6 +111,8 @@ def submit(
         `tensors`, says; without both, the open round and the model that the client is served.
     pulled : PulledModel, optional
         What `pull` returned.
+    key : SigningKey or Path, optional
+        The client's private key or its file; a federation that takes signed updates wants it.
     now : datetime, optional
         With a zone; only written down.
 
@@ -115,6 +127,8 @@ def submit(
         With its reason: what the server would refuse is refused here, before anything is sent.
     RoundStateError
         If no round was opened yet.
+    InvalidConfigError
+        If the key's file holds none.
     UnknownClientError, UnknownFederationError
         If the names are not known.
     """
@@ -140,17 +154,19 @@ def submit(
         software=f"clma {__version__}",
     )
     message, notes = _keep_private(message, expected)
+    if key is not None:
+        message = sign_message(message, load_key(key) if isinstance(key, Path) else key)
     receipt = SubmitReceipt(
         state.federation, client_id, message.round_num, message.tensors_sha256, notes=notes
     )
-    recorded = _recorded(opened.store, message)
-    if recorded is not None and _says_the_same(recorded, message):
+    recorded = _recorded(opened.store, message, expected)
+    if recorded is not None and same_update(recorded, message):
         return replace(receipt, duplicate=True)
     _check(message, tensors, state, expected)
     if recorded is not None:
         _refuse_second(opened.store, message)
     _send_tensors(opened.store, message, tensors.read_bytes())
-    duplicate = _send_message(opened.store, message)
+    duplicate = _send_message(opened.store, message, expected)
     _check_in_time(opened, message)
     return replace(receipt, duplicate=duplicate)
 
@@ -190,31 +206,52 @@ def _check(
     if state.phase is Phase.CREATED:
         raise RoundStateError(f"federation {state.federation!r} has not opened a round yet")
     parse_message(message_bytes(message))
+    _check_own_signature(message, expected)
     check_message(message, expected)
     if state.phase is not Phase.OPEN:
         raise InvalidUpdateError(
             f"client '{message.client_id}': round {state.round_num} is {state.phase.value} already",
             Reason.MISSED_DEADLINE,
         )
-    check_tensors(tensors, message.tensors_sha256, expected)
+    check_tensors(tensors, expected)
+
+
+def _check_own_signature(message: UpdateMessage, expected: ExpectedUpdate) -> None:
+    try:
+        check_sender(message, expected)
+    except InvalidUpdateError as error:
+        hint = {
+            Reason.NOT_SIGNED: "give --key; 'clma client keygen' makes a key",
+            Reason.BAD_SIGNATURE: "is its public key registered? 'clma key list' shows",
+        }.get(Reason(error.reason or ""))
+        if hint is None:
+            raise
+        raise InvalidUpdateError(f"{error}; {hint}", error.reason) from None
 
 
 def _key(message: UpdateMessage, file_name: str) -> str:
     return update_key(message.round_num, message.client_id, file_name)
 
 
-def _recorded(store: Store, message: UpdateMessage) -> bytes | None:
-    try:
-        return store.get(_key(message, MESSAGE_FILE))
-    except MissingObjectError:
-        return None
-
-
-def _says_the_same(recorded: bytes, message: UpdateMessage) -> bool:
-    try:
-        return same_update(parse_message(recorded), message)
-    except InvalidUpdateError:
-        return False
+def _recorded(
+    store: Store, message: UpdateMessage, expected: ExpectedUpdate
+) -> UpdateMessage | None:
+    """Return what was sent for this client and round before, by the client itself."""
+    spare = (conflict_file(message.tensors_sha256),) if expected.signed else ()
+    for name in (MESSAGE_FILE, *spare):
+        try:
+            found = parse_message(store.get(_key(message, name)))
+            check_sender(found, expected)
+        except MissingObjectError:
+            continue
+        except InvalidUpdateError:
+            # What anybody else dropped there does not count where updates are signed.
+            if not expected.signed:
+                return _NOT_READABLE
+            continue
+        if name == MESSAGE_FILE or same_update(found, message):
+            return found
+    return None
 
 
 def _refuse_second(store: Store, message: UpdateMessage) -> NoReturn:
@@ -237,13 +274,17 @@ def _send_tensors(store: Store, message: UpdateMessage, data: bytes) -> None:
         store.put_once(_key(message, spare_tensors_file(message.tensors_sha256)), data)
 
 
-def _send_message(store: Store, message: UpdateMessage) -> bool:
+def _send_message(store: Store, message: UpdateMessage, expected: ExpectedUpdate) -> bool:
     try:
         store.put_if_absent(_key(message, MESSAGE_FILE), message_bytes(message))
     except ConflictError:
-        if not _says_the_same(_recorded(store, message) or b"", message):
+        recorded = _recorded(store, message, expected)
+        if recorded is not None and same_update(recorded, message):
+            return True
+        if recorded is not None:
             _refuse_second(store, message)
-        return True
+        # A stranger was first; the server takes the message that is signed.
+        store.put_once(_key(message, conflict_file(message.tensors_sha256)), message_bytes(message))
     return False
 
 

@@ -19,6 +19,7 @@ from clma.records import ArtifactRef, model_ref
 __all__ = ["AuditReport", "audit"]
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_SEALED = re.compile(r"rounds/round=\d+/sealed-\d+\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def audit(federation: Federation) -> AuditReport:
     for entry in entries:
         refs |= {ref.path: ref for ref in _refs_in(entry.payload)}
     problems = [text for ref in refs.values() if (text := _problem(federation, ref))]
-    sealed = [ref for ref in refs.values() if ref.path.endswith("/sealed.json")]
+    sealed = [ref for ref in refs.values() if _SEALED.fullmatch(ref.path)]
     tensors: dict[str, ArtifactRef] = {}
     for ref in sealed:
         tensors |= _tensors_of(federation, ref)

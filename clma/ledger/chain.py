@@ -39,6 +39,7 @@ class EntryKind(StrEnum):
     """What can happen to a federation."""
 
     FEDERATION_CREATED = "federation-created"
+    CONFIGURATION_CHANGED = "configuration-changed"
     CLIENT_REGISTERED = "client-registered"
     CLIENT_KEY_ADDED = "client-key-added"
     CLIENT_KEY_REVOKED = "client-key-revoked"

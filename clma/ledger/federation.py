@@ -22,26 +22,27 @@ Examples
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from clma.config import FederationConfig, parse_config, render_config
+from clma.config import FederationConfig
 from clma.errors import (
     ConflictError,
-    MissingObjectError,
+    DamagedStoreError,
     RoundStateError,
     UnknownFederationError,
 )
 from clma.ledger.base_model import read_base_model
 from clma.ledger.chain import Chain, EntryKind
-from clma.ledger.history import FederationHistory
 from clma.ledger.journal import Payload
-from clma.ledger.keys import CONFIG_KEY, table_key
-from clma.ledger.registry import register_clients
-from clma.ledger.sealed import write_sealed
+from clma.ledger.keys import CONFIGS_PREFIX, table_key
+from clma.ledger.registry import register_clients, register_keys, revoke_key
+from clma.ledger.sealed import tidy_inbox, write_sealed
+from clma.ledger.settings import FederationSettings, write_config
 from clma.ledger.state import changes
 from clma.ledger.store import Store
 from clma.records import (
@@ -57,19 +58,20 @@ from clma.rows import RoundDecision, SealedRound
 
 __all__ = ["Federation"]
 
+_MAX_SEALS = 20
+"""Other writers that may be first while the inbox is judged."""
 
-class Federation(FederationHistory):
+
+class Federation(FederationSettings):
     """One federation; made by `Federation.create` or `Federation.open`.
 
     Parameters
     ----------
     store : Store
-    config : FederationConfig
     """
 
-    def __init__(self, store: Store, config: FederationConfig) -> None:
+    def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self.config = config
         self._specs: tuple[TensorSpec, ...] | None = None
 
     @classmethod
@@ -80,6 +82,7 @@ class Federation(FederationHistory):
         base: Path,
         client_ids: Iterable[str] = (),
         *,
+        public_keys: Mapping[str, str] | None = None,
         now: dt.datetime | None = None,
     ) -> Federation:
         """Make a federation's folder.
@@ -93,6 +96,8 @@ class Federation(FederationHistory):
             Safetensors file of the model that all clients start from.
         client_ids : iterable of str
             Clients to register with it.
+        public_keys : mapping of client_id to str, optional
+            ``ed25519:...`` of the clients that have one by now.
         now : datetime, optional
             With a zone; only written down.
 
@@ -101,7 +106,7 @@ class Federation(FederationHistory):
         ConflictError
             If the folder already holds a federation, or two ids differ in case only.
         InvalidConfigError
-            If the base model cannot be used.
+            If the base model or a public key cannot be used.
         UnknownClientError
             If an id is not allowed.
         """
@@ -109,22 +114,27 @@ class Federation(FederationHistory):
         data = read_base_model(base)
         digest = hashlib.sha256(data).hexdigest()
         clients = register_clients({}, client_ids, digest)
+        keys = register_keys({}, public_keys or {}, clients, round_num=0)
+        if Chain(store).read():
+            raise ConflictError(f"store {store.url} already holds a federation")
+        # What a killed attempt left is used again or never named; the entry decides.
+        config_ref = write_config(store, config)
+        base_ref = store.put_once(model_ref(digest).path, data)
         state = FederationState(
             config.federation,
             clients=clients,
             cohorts={ROOT_COHORT: Cohort(ROOT_COHORT, None, 0, digest)},
+            config=config_ref,
+            keys=keys,
         )
-        text = render_config(config).encode()
-        payload = {"config": _ref_json(ArtifactRef(CONFIG_KEY, hashlib.sha256(text).hexdigest()))}
-        payload |= {"base": _ref_json(model_ref(digest)), **changes(FederationState(""), state)}
+        payload = {"base": _ref_json(base_ref), **changes(FederationState(""), state)}
         try:
-            # The bytes may be there from an attempt that was killed; the entry decides.
-            store.put_once(CONFIG_KEY, text)
-            store.put_once(model_ref(digest).path, data)
             Chain(store).append(EntryKind.FEDERATION_CREATED, payload, expected_number=0, at=now)
         except ConflictError:
             raise ConflictError(f"store {store.url} already holds a federation") from None
-        return cls.open(url, config.federation)
+        made = cls.open(url, config.federation)
+        made.write_operators_copy()
+        return made
 
     @classmethod
     def open(cls, url: str | Path, name: str | None = None) -> Federation:
@@ -144,29 +154,27 @@ class Federation(FederationHistory):
             If its configuration is not the recorded one.
         """
         store = Store.open(url)
-        hint = "make one with 'clma init'"
-        try:
-            config = parse_config(store.get(CONFIG_KEY).decode("utf-8", "replace"))
-        except MissingObjectError:
-            raise UnknownFederationError(f"store {store.url} holds no federation; {hint}") from None
-        if name is not None and name != config.federation:
+        federation = cls(store)
+        if not federation.entries():
+            if store.list(CONFIGS_PREFIX):
+                raise UnknownFederationError(
+                    f"store {store.url} holds a federation whose creation was not finished; "
+                    "run 'clma init' again"
+                )
             raise UnknownFederationError(
-                f"store {store.url} holds federation {config.federation!r}, not {name!r}"
+                f"store {store.url} holds no federation; make one with 'clma init'"
             )
-        federation = cls(store, config)
-        entries = federation.entries()
-        if not entries:
+        if name is not None and name != federation.name:
             raise UnknownFederationError(
-                f"store {store.url} holds a federation whose creation was not finished; "
-                "run 'clma init' again with the same settings"
+                f"store {store.url} holds federation {federation.name!r}, not {name!r}"
             )
-        store.get_verified(ArtifactRef(**entries[0].payload["config"]))
+        federation.config_of(federation.state())
         return federation
 
     @property
     def name(self) -> str:
         """The federation's name."""
-        return self.config.federation
+        return self.state().federation
 
     @property
     def spec(self) -> tuple[TensorSpec, ...]:
@@ -177,15 +185,31 @@ class Federation(FederationHistory):
                 self._specs = file.specs
         return self._specs
 
-    def register_client(self, client_id: str, *, now: dt.datetime | None = None) -> FederationState:
+    def register_client(
+        self,
+        client_id: str,
+        *,
+        public_key: str | None = None,
+        now: dt.datetime | None = None,
+    ) -> FederationState:
         """Register a client; it starts in the root cohort, in the open round or else the next one.
+
+        Parameters
+        ----------
+        client_id : str
+        public_key : str, optional
+            ``ed25519:...``; it can be added later.
+        now : datetime, optional
+            With a zone; only written down.
 
         Raises
         ------
         UnknownClientError
             If the id is not allowed.
+        InvalidConfigError
+            If the key is none.
         ConflictError
-            If it is registered already, in whatever case.
+            If the id is registered already, in whatever case, or the key is another client's.
         """
 
         def build(state: FederationState) -> Payload:
@@ -194,9 +218,59 @@ class Federation(FederationHistory):
             clients = register_clients(
                 state.clients, [client_id], digest, joined_round=joined, serving_since=joined
             )
-            return changes(state, dataclasses.replace(state, clients=clients))
+            new = {} if public_key is None else {client_id: public_key}
+            keys = register_keys(state.keys, new, clients, round_num=state.round_num)
+            return changes(state, dataclasses.replace(state, clients=clients, keys=keys))
 
         return self.journal.step(EntryKind.CLIENT_REGISTERED, build, now)
+
+    def add_key(
+        self, client_id: str, public_key: str, *, now: dt.datetime | None = None
+    ) -> FederationState:
+        """Register a further key of a client; the keys it has stay valid until they are revoked.
+
+        Raises
+        ------
+        UnknownClientError
+            If the client is not registered.
+        InvalidConfigError
+            If the key is none.
+        ConflictError
+            If the key was revoked, or is another client's.
+        """
+
+        def build(state: FederationState) -> Payload | None:
+            keys = register_keys(
+                state.keys, {client_id: public_key}, state.clients, round_num=state.round_num
+            )
+            return changes(state, dataclasses.replace(state, keys=keys)) or None
+
+        return self.journal.step(EntryKind.CLIENT_KEY_ADDED, build, now)
+
+    def revoke_key(
+        self, client_id: str, key_id: str, *, now: dt.datetime | None = None
+    ) -> FederationState:
+        """Refuse a key from now on; what it signed for rounds that are sealed stays used.
+
+        Parameters
+        ----------
+        client_id : str
+        key_id : str
+            Fingerprint of the key, or the public key itself.
+        now : datetime, optional
+            With a zone; only written down.
+
+        Raises
+        ------
+        UnknownClientError
+            If the client is not registered, or has no such key.
+        """
+
+        def build(state: FederationState) -> Payload | None:
+            keys = revoke_key(state.keys, client_id, key_id, round_num=state.round_num)
+            return changes(state, dataclasses.replace(state, keys=keys)) or None
+
+        return self.journal.step(EntryKind.CLIENT_KEY_REVOKED, build, now)
 
     def open_round(
         self, *, now: dt.datetime, moves: FederationState | None = None
@@ -208,7 +282,7 @@ class Federation(FederationHistory):
         now : datetime
             With a zone; the deadline is ``round.hours_open`` later.
         moves : FederationState, optional
-            A state whose clients and cohorts hold from this round on.
+            A state whose clients and cohorts hold from this round on; others stay as they are.
 
         Raises
         ------
@@ -223,7 +297,9 @@ class Federation(FederationHistory):
             if state.phase is Phase.SEALED:
                 raise RoundStateError(f"round {state.round_num} is sealed: commit or hold it first")
             opened = dataclasses.replace(
-                moves or state,
+                state,
+                clients={**state.clients, **(moves or state).clients},
+                cohorts={**state.cohorts, **(moves or state).cohorts},
                 round_num=state.round_num + 1,
                 phase=Phase.OPEN,
                 deadline=deadline,
@@ -248,22 +324,27 @@ class Federation(FederationHistory):
         RoundStateError
             If no round is open or it is not due yet; says when.
         """
-        state = self.state()
-        if state.phase is Phase.SEALED:
-            return self.load_sealed()
-        self._check_due(state, _utc(now), force)
-        ref = write_sealed(self.store, state, self.config, self.spec, self._sealed_before(state))
-
-        def build(current: FederationState) -> Payload | None:
-            if current.phase is Phase.SEALED and current.round_num == state.round_num:
-                return None
-            if (current.phase, current.round_num) != (Phase.OPEN, state.round_num):
-                raise RoundStateError(f"round {state.round_num} is {current.phase.value} now")
-            sealed = dataclasses.replace(current, phase=Phase.SEALED, sealed=ref)
-            return {"round": state.round_num, **changes(current, sealed)}
-
-        self.journal.step(EntryKind.ROUND_SEALED, build, now)
-        return self.sealed_round(state.round_num)
+        for _ in range(_MAX_SEALS):
+            entries = self.entries()
+            state = self.journal.state_after(len(entries) - 1)
+            if state.phase is Phase.SEALED:
+                return self.load_sealed()
+            self._check_due(state, _utc(now), force)
+            before = self._sealed_before(state)
+            config = self.config_of(state)
+            ref = write_sealed(self.store, state, config, self.spec, before, basis=len(entries))
+            sealed = dataclasses.replace(state, phase=Phase.SEALED, sealed=ref)
+            payload = {"round": state.round_num, **changes(state, sealed)}
+            try:
+                self.journal.append(EntryKind.ROUND_SEALED, payload, len(entries), now)
+            except ConflictError:
+                continue  # a client, a key or a setting was changed: judged anew by what holds now
+            if before is not None:
+                # Only to save space: a file that cannot be deleted must not cost the night.
+                with contextlib.suppress(OSError, DamagedStoreError):
+                    tidy_inbox(self.store, before)
+            return self.sealed_round(state.round_num)
+        raise ConflictError(f"{self.store.url}: the ledger was changed again and again")
 
     def commit_round(
         self,

@@ -5,12 +5,20 @@ One bad folder costs that client's vote and nothing else: whatever is found beco
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from clma.config import FederationConfig
 from clma.errors import DamagedStoreError, InvalidUpdateError, MissingObjectError
-from clma.ledger.keys import inbox_prefix, is_client_id, printable, update_key
+from clma.ledger.keys import (
+    inbox_prefix,
+    is_client_id,
+    printable,
+    sealed_tensors_key,
+    update_key,
+)
 from clma.ledger.store import Store
 from clma.records import (
     ClientState,
@@ -26,7 +34,10 @@ from clma.updates.reasons import Reason
 from clma.updates.validation import (
     ExpectedUpdate,
     admit,
+    check_digest,
     check_message,
+    check_sender,
+    check_size,
     check_tensors,
     limits_for,
 )
@@ -43,6 +54,10 @@ __all__ = [
 
 MESSAGE_FILE = "update.json"
 TENSORS_FILE = "update.safetensors"
+
+_SPARE_MESSAGE = re.compile(r"update\.[0-9a-f]{64}\.json")
+_MAX_SPARE_MESSAGES = 256
+"""Looked at per client: a client writes one, and only if a stranger was first."""
 
 _AWAY = {
     ClientStatus.PAUSED: Reason.CLIENT_PAUSED,
@@ -84,6 +99,9 @@ def expected_update(
         base_digest=client.serving_digest,
         specs=specs,
         share=config.privacy.share,
+        signed=config.identity.updates == "signed",
+        keys=state.keys.get(client.client_id, ()),
+        max_clock_skew_hours=config.identity.max_clock_skew_hours,
     )
 
 
@@ -117,10 +135,10 @@ def read_inbox(
     rows: list[UpdateRow] = []
     for client_id, client in state.clients.items():
         found = _Folder(store, state.round_num, client_id, files.pop(client_id, ()))
-        row, update = _judge(found, client, expected_update(state, client, config, specs))
+        row, update, chosen = _judge(found, client, expected_update(state, client, config, specs))
         updates += [update] if update else []
         rows += [row] if row else []
-        rows += _conflicts(found)
+        rows += _conflicts(found, chosen)
     rows += [_stranger(folder) for folder in files]
     if before is not None:
         rows += _late(store, state, before)
@@ -141,6 +159,10 @@ class _Folder:
     def key(self, file_name: str) -> str:
         return update_key(self.round_num, self.client_id, file_name)
 
+    def spare_messages(self) -> list[str]:
+        """Return the names of messages that came second, sorted."""
+        return sorted(name for name in self.files if _SPARE_MESSAGE.fullmatch(name))
+
 
 def _files_by_client(store: Store, round_num: int) -> dict[str, tuple[str, ...]]:
     prefix = inbox_prefix(round_num)
@@ -153,26 +175,32 @@ def _files_by_client(store: Store, round_num: int) -> dict[str, tuple[str, ...]]
 
 def _judge(
     folder: _Folder, client: ClientState, expected: ExpectedUpdate
-) -> tuple[UpdateRow | None, SealedUpdate | None]:
+) -> tuple[UpdateRow | None, SealedUpdate | None, str]:
     row = UpdateRow(client.client_id, Verdict.REJECTED)
+    chosen = MESSAGE_FILE
     if not folder.files:
         if client.status in _AWAY or client.joined_round > expected.round_num:
-            return None, None
-        return replace(row, verdict=Verdict.MISSING, reason=Reason.MISSED_DEADLINE.value), None
+            return None, None, chosen
+        row = replace(row, verdict=Verdict.MISSING, reason=Reason.MISSED_DEADLINE.value)
+        return row, None, chosen
     try:
         _check_present(client)
-        row, message = _read_message(folder, row)
+        chosen = _choose_message(folder, expected)
+        received_at, message = _read_message(folder, chosen)
+        row = replace(row, received_at=received_at)
+        check_sender(message, expected)
         row = _with_message(row, message, expected.share)
         check_message(message, expected)
         row, update = _take_tensors(folder, row, message, expected)
     except InvalidUpdateError as error:
-        return replace(row, reason=error.reason, detail=printable(str(error), 500)), None
+        return replace(row, reason=error.reason, detail=printable(str(error), 500)), None, chosen
     except MissingObjectError:
-        return replace(row, reason=Reason.INCOMPLETE.value, detail=_what_is_missing(folder)), None
+        row = replace(row, reason=Reason.INCOMPLETE.value, detail=_what_is_missing(folder))
+        return row, None, chosen
     except (DamagedStoreError, OSError) as error:
         detail = printable(str(error), 300)
-        return replace(row, reason=Reason.BAD_FORMAT.value, detail=detail), None
-    return row, update
+        return replace(row, reason=Reason.BAD_FORMAT.value, detail=detail), None, chosen
+    return row, update, chosen
 
 
 def _check_present(client: ClientState) -> None:
@@ -180,15 +208,30 @@ def _check_present(client: ClientState) -> None:
         raise InvalidUpdateError(f"the client is {client.status.value}", _AWAY[client.status])
 
 
-def _read_message(folder: _Folder, row: UpdateRow) -> tuple[UpdateRow, UpdateMessage]:
-    info = folder.store.info(folder.key(MESSAGE_FILE))
+def _choose_message(folder: _Folder, expected: ExpectedUpdate) -> str:
+    """Return the first message that is the client's own; the usual one where none is.
+
+    Whoever can write to the inbox can put something under the usual name first; in a federation
+    that signs, that does not silence the client.
+    """
+    if expected.signed:
+        for name in (MESSAGE_FILE, *folder.spare_messages()[:_MAX_SPARE_MESSAGES]):
+            try:
+                check_sender(_read_message(folder, name)[1], expected)
+            except (InvalidUpdateError, DamagedStoreError, OSError):
+                continue
+            return name
+    return MESSAGE_FILE
+
+
+def _read_message(folder: _Folder, name: str) -> tuple[dt.datetime, UpdateMessage]:
+    info = folder.store.info(folder.key(name))
     if info.size_bytes > MAX_MESSAGE_BYTES:
         raise InvalidUpdateError(
             f"update.json: {info.size_bytes} bytes, at most {MAX_MESSAGE_BYTES} are read",
             Reason.BAD_METADATA,
         )
-    row = replace(row, received_at=info.modified)
-    return row, parse_message(folder.store.get(folder.key(MESSAGE_FILE)))
+    return info.modified, parse_message(folder.store.get(folder.key(name)))
 
 
 def _with_message(row: UpdateRow, message: UpdateMessage, share: tuple[str, ...]) -> UpdateRow:
@@ -206,18 +249,20 @@ def _take_tensors(
     folder: _Folder, row: UpdateRow, message: UpdateMessage, expected: ExpectedUpdate
 ) -> tuple[UpdateRow, SealedUpdate]:
     key = find_tensors(folder.store, folder.round_num, folder.client_id, message.tensors_sha256)
-    size = folder.store.info(key).size_bytes
     # Before anything is downloaded.
-    if size > (limit := limits_for(expected.specs).file_bytes):
-        raise InvalidUpdateError(
-            f"tensors of {size} bytes, at most {limit} are read", Reason.BAD_FORMAT
-        )
-    check_tensors(folder.store.local_path(key), message.tensors_sha256, expected)
-    checked = admit(message, expected, key)
+    check_size(folder.store.info(key).size_bytes, expected)
+    target = sealed_tensors_key(folder.round_num, folder.client_id, message.tensors_sha256)
+    limit = limits_for(expected.specs).file_bytes
+    # A copy of our own is checked and kept: the client can still write to its file.
+    with folder.store.intake(key, target, max_bytes=limit) as copy:
+        check_size(copy.size_bytes, expected)
+        check_digest(copy.sha256, message, expected)
+        check_tensors(copy.path, expected)
+        checked = admit(message, expected, copy.keep(), row.received_at)
     row = replace(
         row,
         verdict=Verdict.ACCEPTED,
-        bytes=size,
+        bytes=copy.size_bytes,
         reason=checked.notes[0][0].value if checked.notes else None,
         detail="; ".join(text for _, text in checked.notes) or None,
     )
@@ -229,17 +274,18 @@ def _what_is_missing(folder: _Folder) -> str:
     return f"{' and '.join(missing) or 'a file'} was not there when the round was sealed"
 
 
-def _conflicts(folder: _Folder) -> Iterator[UpdateRow]:
-    wanted = len(conflict_file("0" * 64))
-    for name in folder.files:
-        if name.startswith("update.") and name.endswith(".json") and len(name) == wanted:
-            yield UpdateRow(
-                folder.client_id,
-                Verdict.REJECTED,
-                Reason.CONFLICTING_UPDATE.value,
-                "a second, different update; the first one counts",
-                digest=name.split(".")[1],
-            )
+def _conflicts(folder: _Folder, chosen: str) -> Iterator[UpdateRow]:
+    others = {MESSAGE_FILE, *folder.spare_messages()} - {chosen}
+    for name in sorted(others & set(folder.files)):
+        yield UpdateRow(
+            folder.client_id,
+            Verdict.REJECTED,
+            Reason.CONFLICTING_UPDATE.value,
+            "a second, different update; the first one counts"
+            if chosen == MESSAGE_FILE
+            else "not the client's own; the one that it signed counts",
+            digest=None if name == MESSAGE_FILE else name.split(".")[1],
+        )
 
 
 def _stranger(folder: str) -> UpdateRow:

@@ -59,6 +59,12 @@ class Journal:
                 return entry
         return None
 
+    def append(
+        self, kind: EntryKind, payload: Payload, expected_number: int, now: dt.datetime | None
+    ) -> None:
+        """Add one entry made from the chain of a known length; ConflictError if it is longer."""
+        self._chain.append(kind, payload, expected_number=expected_number, at=now)
+
     def step(
         self,
         kind: EntryKind,

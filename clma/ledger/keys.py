@@ -16,21 +16,26 @@ import re
 from clma.errors import UnknownClientError
 
 __all__ = [
+    "CONFIGS_PREFIX",
     "CONFIG_KEY",
     "LEDGER_PREFIX",
     "check_client_id",
     "check_key",
+    "config_key",
     "entry_key",
     "inbox_prefix",
     "is_client_id",
     "printable",
     "round_prefix",
     "sealed_key",
+    "sealed_tensors_key",
     "table_key",
     "update_key",
+    "updates_prefix",
 ]
 
 CONFIG_KEY = "federation.toml"
+CONFIGS_PREFIX = "configs"
 LEDGER_PREFIX = "ledger"
 
 # No part starts with a dot: that excludes '.', '..' and the drafts that a local disk stages.
@@ -89,6 +94,11 @@ def entry_key(number: int) -> str:
     return f"{LEDGER_PREFIX}/{number:08d}.json"
 
 
+def config_key(digest: str) -> str:
+    """Return the key of a configuration."""
+    return f"{CONFIGS_PREFIX}/{digest}.toml"
+
+
 def inbox_prefix(round_num: int) -> str:
     """Return the folder in which clients drop their updates of a round."""
     return f"inbox/round={round_num:06d}"
@@ -104,9 +114,19 @@ def round_prefix(round_num: int) -> str:
     return f"rounds/round={round_num:06d}"
 
 
-def sealed_key(round_num: int) -> str:
-    """Return the key of a round's sealed inputs."""
-    return f"{round_prefix(round_num)}/sealed.json"
+def sealed_key(round_num: int, basis: int) -> str:
+    """Return the key of a round's sealed inputs, judged by the ledger's first `basis` entries."""
+    return f"{round_prefix(round_num)}/sealed-{basis:08d}.json"
+
+
+def updates_prefix(round_num: int) -> str:
+    """Return the folder of the tensors that a round accepted."""
+    return f"{round_prefix(round_num)}/updates"
+
+
+def sealed_tensors_key(round_num: int, client_id: str, digest: str) -> str:
+    """Return where the server keeps tensors that it accepted, out of the client's reach."""
+    return f"{updates_prefix(round_num)}/{client_id}.{digest[:16]}.safetensors"
 
 
 def table_key(round_num: int, name: str) -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import hashlib
 import os
 import secrets
 import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from clma.errors import ConflictError, DamagedStoreError, MissingObjectError
 from clma.ledger.object_info import ObjectInfo
@@ -25,6 +27,7 @@ _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _BINARY = getattr(os, "O_BINARY", 0)
 
+_CHUNK = 1 << 20
 _MAX_DEPTH = 8
 """Folders below a listed one that are looked into; keys need three, but a plant may drop more."""
 
@@ -83,6 +86,40 @@ class LocalDisk:
         self._stage(path, data).replace(path)
         _sync_folder(path.parent)
 
+    def copy(self, key: str, target: str, max_bytes: int) -> tuple[Path, str, int]:
+        """Copy an object to a draft of another one; return the draft, its SHA-256 and its size.
+
+        The source may change under the copy: what is hashed is what was written. It is read up to
+        one byte more than `max_bytes`, which tells the caller that it is too large.
+        """
+        path = self._path(target)
+        _make_folders(path.parent)
+        digest, size = hashlib.sha256(), 0
+        with os.fdopen(self._open(key), "rb") as source, self._draft(path) as (draft, handle):
+            while chunk := source.read(min(_CHUNK, max_bytes + 1 - size)):
+                handle.write(chunk)
+                digest.update(chunk)
+                size += len(chunk)
+        return draft, digest.hexdigest(), size
+
+    def name(self, draft: Path, key: str) -> None:
+        """Give a draft its name, as `create` does; `sync` makes the name durable."""
+        try:
+            os.link(draft, self._path(key))
+        except FileExistsError:
+            raise ConflictError(f"{key} is already there in {self.url}") from None
+
+    def sync(self, prefix: str) -> None:
+        """Make the names in a folder durable."""
+        folder = self._path(prefix)
+        if folder.is_dir():
+            _sync_folder(folder)
+
+    def delete(self, key: str) -> None:
+        """Delete an object; nothing happens if there is none. `sync` makes it durable."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self._path(key).unlink()
+
     def file(self, key: str) -> Path:
         """Return an object's own file."""
         os.close(self._open(key))
@@ -124,13 +161,18 @@ class LocalDisk:
         # In the folder of the file itself: a plant may have the right to write there only. Synced
         # before it gets its name, so that a power cut never leaves a named file without content.
         _make_folders(path.parent)
+        with self._draft(path) as (draft, handle):
+            handle.write(data)
+        return draft
+
+    @contextlib.contextmanager
+    def _draft(self, path: Path) -> Iterator[tuple[Path, BinaryIO]]:
         draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
         descriptor = os.open(draft, _CREATE | _BINARY, 0o666)
         with os.fdopen(descriptor, "wb") as handle:
-            handle.write(data)
+            yield draft, handle
             handle.flush()
             os.fsync(handle.fileno())
-        return draft
 
 
 def _walk(folder: Path, prefix: str, depth: int = _MAX_DEPTH) -> Iterator[str]:

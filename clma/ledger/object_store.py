@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import hashlib
+import secrets
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
@@ -70,6 +74,33 @@ class RemoteObjects:
             self._store.put(key, data, mode="create")
         except (AlreadyExistsError, PreconditionError):
             raise ConflictError(f"{key} is already there in {self.url}") from None
+
+    def copy(self, key: str, folder: Path, max_bytes: int) -> tuple[Path, str, int]:
+        """Download an object to a file of `folder`; return it, its SHA-256 and its size.
+
+        It is read up to one byte more than `max_bytes`, which tells the caller that it is too
+        large.
+        """
+        digest, size = hashlib.sha256(), 0
+        draft = folder / secrets.token_hex(8)
+        try:
+            parts = self._store.get(key).stream()
+        except FileNotFoundError:
+            raise MissingObjectError(f"{key} is missing in {self.url}") from None
+        with draft.open("xb") as handle:
+            for part in parts:
+                piece = bytes(part)[: max_bytes + 1 - size]
+                handle.write(piece)
+                digest.update(piece)
+                size += len(piece)
+                if size > max_bytes:
+                    break
+        return draft, digest.hexdigest(), size
+
+    def delete(self, key: str) -> None:
+        """Delete an object; nothing happens if there is none."""
+        with contextlib.suppress(FileNotFoundError):
+            self._store.delete(key)
 
     def replace(self, key: str, data: bytes) -> None:
         """Write an object, over an older one if need be."""

@@ -9,13 +9,13 @@ from pydantic import TypeAdapter, ValidationError
 from clma.config import FederationConfig
 from clma.errors import ConflictError, DamagedStoreError
 from clma.ledger.chain import canonical_json
-from clma.ledger.inbox import read_inbox
-from clma.ledger.keys import LEDGER_PREFIX, inbox_prefix, sealed_key
+from clma.ledger.inbox import find_tensors, read_inbox
+from clma.ledger.keys import LEDGER_PREFIX, inbox_prefix, sealed_key, updates_prefix
 from clma.ledger.store import Store
 from clma.records import ArtifactRef, FederationState, TensorSpec
 from clma.rows import SealedRound
 
-__all__ = ["parse_sealed", "sealed_bytes", "write_sealed"]
+__all__ = ["parse_sealed", "sealed_bytes", "tidy_inbox", "write_sealed"]
 
 _SEALED = TypeAdapter(SealedRound)
 
@@ -40,19 +40,40 @@ def write_sealed(
     config: FederationConfig,
     specs: tuple[TensorSpec, ...],
     before: SealedRound | None,
+    *,
+    basis: int,
 ) -> ArtifactRef:
-    """Judge the inbox of the open round and record the result, once.
+    """Judge the inbox of the open round and record the result, once for each state of the ledger.
 
     The first record counts, also one whose writer was killed before its entry: what it lists was
-    checked, and a second look at the inbox might see other files.
+    checked, and a second look at the inbox might see other files. It counts as long as the ledger
+    has the same `basis` entries: a key that was revoked since has to be seen.
     """
-    key = sealed_key(state.round_num)
+    key = sealed_key(state.round_num, basis)
     if not store.exists(key):
         for prefix in (LEDGER_PREFIX, "models", "rounds", inbox_prefix(state.round_num)):
             store.sweep(prefix)
         sealed = read_inbox(store, state, config, specs, before)
+        if sealed.updates:
+            store.sync(updates_prefix(state.round_num))
         try:
             return store.put_if_absent(key, sealed_bytes(sealed))
         except ConflictError:
             pass
     return ArtifactRef(key, hashlib.sha256(store.get(key)).hexdigest())
+
+
+def tidy_inbox(store: Store, sealed: SealedRound) -> None:
+    """Delete what a sealed round no longer needs: files whose checked copy it keeps.
+
+    Messages stay, so that a client that sends again learns that it had sent. Copies that no record
+    names are what a killed seal left.
+    """
+    kept = {update.tensors.path: update for update in sealed.updates}
+    for key in store.list(updates_prefix(sealed.round_num)):
+        if key not in kept:
+            store.delete(key)
+    for path, update in kept.items():
+        if path.startswith(updates_prefix(sealed.round_num)):
+            digest = update.tensors.sha256
+            store.delete(find_tensors(store, sealed.round_num, update.client_id, digest))

@@ -23,14 +23,23 @@ from pydantic import TypeAdapter, ValidationError
 from clma.errors import DamagedStoreError, RoundStateError
 from clma.ledger.chain import Entry
 from clma.ledger.keys import entry_key
-from clma.records import ArtifactRef, ClientState, Cohort, FederationState, Phase, cohort_number
+from clma.records import (
+    ArtifactRef,
+    ClientKey,
+    ClientState,
+    Cohort,
+    FederationState,
+    Phase,
+    cohort_number,
+)
 
 __all__ = ["changes", "fold", "next_state"]
 
 _CLIENTS = TypeAdapter(tuple[ClientState, ...])
 _COHORTS = TypeAdapter(tuple[Cohort, ...])
 _DEADLINE = TypeAdapter(dt.datetime | None)
-_SEALED = TypeAdapter(ArtifactRef | None)
+_REF = TypeAdapter(ArtifactRef | None)
+_KEYS = TypeAdapter(dict[str, tuple[ClientKey, ...]])
 
 
 def fold(entries: Iterable[Entry], state: FederationState | None = None) -> FederationState:
@@ -69,7 +78,9 @@ def next_state(state: FederationState, payload: Mapping[str, Any]) -> Federation
         cohorts=dict(sorted(cohorts.items(), key=lambda item: cohort_number(item[0]))),
         consensus_digest=payload.get("consensus_digest", state.consensus_digest),
         deadline=_read(_DEADLINE, payload, "deadline", state.deadline),
-        sealed=_read(_SEALED, payload, "sealed", state.sealed),
+        sealed=_read(_REF, payload, "sealed", state.sealed),
+        config=_read(_REF, payload, "config", state.config),
+        keys={**state.keys, **_read(_KEYS, payload, "keys", {})},
     )
 
 
@@ -102,13 +113,17 @@ def changes(before: FederationState, after: FederationState) -> dict[str, Any]:
         "phase": (before.phase.value, after.phase.value),
         "consensus_digest": (before.consensus_digest, after.consensus_digest),
         "deadline": tuple(_DEADLINE.dump_python(s.deadline, mode="json") for s in (before, after)),
-        "sealed": tuple(_SEALED.dump_python(s.sealed, mode="json") for s in (before, after)),
+        "sealed": tuple(_REF.dump_python(s.sealed, mode="json") for s in (before, after)),
+        "config": tuple(_REF.dump_python(s.config, mode="json") for s in (before, after)),
     }
     delta: dict[str, Any] = {key: new for key, (old, new) in fields.items() if old != new}
     if clients:
         delta["clients"] = _CLIENTS.dump_python(tuple(clients), mode="json")
     if cohorts:
         delta["cohorts"] = _COHORTS.dump_python(tuple(cohorts), mode="json")
+    keys = {i: k for i, k in sorted(after.keys.items()) if before.keys.get(i) != k}
+    if keys:
+        delta["keys"] = _KEYS.dump_python(keys, mode="json")
     return delta
 
 

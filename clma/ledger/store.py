@@ -14,11 +14,14 @@ Examples
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 import tempfile
 import threading
 import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
@@ -31,7 +34,7 @@ from clma.ledger.object_info import ObjectInfo
 from clma.ledger.object_store import RemoteObjects
 from clma.records import ArtifactRef
 
-__all__ = ["Store", "file_digest"]
+__all__ = ["Intake", "Store", "file_digest"]
 
 DRAFT_AGE_S = 24 * 3600.0
 """A draft older than this belongs to a writer that is gone: no upload of one file takes a day."""
@@ -209,6 +212,46 @@ class Store:
         _check_digest(ref, file_digest(path))
         return path
 
+    @contextlib.contextmanager
+    def intake(self, key: str, target: str, *, max_bytes: int) -> Iterator[Intake]:
+        """Copy an object that others may still write to; what is not kept is gone afterwards.
+
+        Parameters
+        ----------
+        key : str
+            Of the object.
+        target : str
+            Key under which `Intake.keep` keeps the copy.
+        max_bytes : int
+            An object that is larger is cut one byte after them.
+
+        Raises
+        ------
+        MissingObjectError
+            If there is no such object.
+        """
+        check_key(key)
+        check_key(target)
+        if isinstance(self._objects, LocalDisk):
+            draft, digest, size = self._objects.copy(key, target, max_bytes)
+        else:
+            with self._lock:
+                folder = self._cache_folder()
+            draft, digest, size = self._objects.copy(key, folder, max_bytes)
+        try:
+            yield Intake(self, draft, target, digest, size)
+        finally:
+            draft.unlink()
+
+    def sync(self, prefix: str) -> None:
+        """Make durable what `Intake.keep` and `delete` did to the names in a folder."""
+        if isinstance(self._objects, LocalDisk):
+            self._objects.sync(check_key(prefix))
+
+    def delete(self, key: str) -> None:
+        """Delete an object; nothing happens if there is none. `sync` makes that durable."""
+        self._objects.delete(check_key(key))
+
     def sweep(self, prefix: str, *, older_than_s: float = DRAFT_AGE_S) -> int:
         """Delete drafts that killed writers left below a folder; returns how many.
 
@@ -218,11 +261,54 @@ class Store:
             return self._objects.sweep(check_key(prefix), older_than_s)
         return 0
 
+    def _name(self, intake: Intake) -> None:
+        if isinstance(self._objects, LocalDisk):
+            self._objects.name(intake.path, intake.target)
+        else:
+            self._objects.create(intake.target, intake.path.read_bytes())
+
     def _cache_folder(self) -> Path:
         if self._cache is None:
             self._cache = Path(tempfile.mkdtemp(prefix="clma-"))
             weakref.finalize(self, shutil.rmtree, self._cache, ignore_errors=True)
         return self._cache
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """A copy that nobody else can change, not yet kept.
+
+    Parameters
+    ----------
+    store : Store
+    path : Path
+        The copy, to be looked at.
+    target : str
+        Key that it gets.
+    sha256 : str
+    size_bytes : int
+    """
+
+    store: Store
+    path: Path
+    target: str
+    sha256: str
+    size_bytes: int
+
+    def keep(self) -> ArtifactRef:
+        """Give the copy its key; `Store.sync` of the folder makes that durable.
+
+        Raises
+        ------
+        ConflictError
+            If other bytes are there already.
+        """
+        try:
+            self.store._name(self)
+        except ConflictError:
+            if file_digest(self.store.local_path(self.target)) != self.sha256:
+                raise
+        return ArtifactRef(self.target, self.sha256)
 
 
 def _check_digest(ref: ArtifactRef, found: str) -> None:

@@ -6,6 +6,7 @@ in.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from clma.ledger.federation import Federation
 from clma.parameters.tensor_file import TensorFile, serialize_tensors
 from clma.simulation.fleet import Fleet
 from clma.simulation.training import TrainingConfig, losses, train
+from clma.updates.signing import SigningKey
 
-__all__ = ["SimulatedClient", "read_parameters"]
+__all__ = ["SimulatedClient", "read_parameters", "simulated_key"]
 
 
 class SimulatedClient:
@@ -90,6 +92,7 @@ class SimulatedClient:
             loss=reading.loss if pulled.share_loss else None,
             round_num=pulled.round_num,
             base_digest=pulled.base_digest,
+            key=simulated_key(self._fleet, self._client_id),
         )
         return reading.drift_detected
 
@@ -106,6 +109,12 @@ class SimulatedClient:
         return np.random.default_rng(
             np.random.SeedSequence(entropy=self._fleet.seed, spawn_key=key)
         )
+
+
+def simulated_key(fleet: Fleet, client_id: str) -> SigningKey:
+    """Return a client's signing key: the same in every run, and secret from nobody."""
+    text = f"simulated key of {client_id} in {fleet.name}, seed {fleet.seed}"
+    return SigningKey.from_seed(hashlib.sha256(text.encode()).digest())
 
 
 def read_parameters(path: Path) -> dict[str, NDArray[Any]]:

@@ -17,7 +17,7 @@ from clma.errors import InvalidConfigError
 from clma.ledger.federation import Federation
 from clma.night import open_next_round
 from clma.parameters.tensor_file import serialize_tensors
-from clma.simulation.client import SimulatedClient, read_parameters
+from clma.simulation.client import SimulatedClient, read_parameters, simulated_key
 from clma.simulation.fleet import Fleet
 from clma.simulation.scores import ClientScore, FleetScores, macro_f1, score_fleet
 from clma.simulation.training import TrainingConfig, predict
@@ -100,7 +100,8 @@ def found_federation(
     scratch.mkdir(parents=True, exist_ok=True)
     base = scratch / "initial.safetensors"
     base.write_bytes(serialize_tensors(fleet.initial_parameters()))
-    federation = Federation.create(url, config, base, fleet.client_ids)
+    public_keys = {c: simulated_key(fleet, c).public for c in fleet.client_ids}
+    federation = Federation.create(url, config, base, fleet.client_ids, public_keys=public_keys)
     open_next_round(federation, now=dt.datetime.now(dt.UTC))
     return federation
 

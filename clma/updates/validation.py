@@ -7,6 +7,7 @@ names the reason.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,6 @@ import numpy as np
 
 from clma.errors import InvalidUpdateError
 from clma.ledger.keys import printable
-from clma.ledger.store import file_digest
 from clma.parameters.tensor_file import (
     FLOAT_DTYPES,
     NUMPY_DTYPES,
@@ -24,18 +24,20 @@ from clma.parameters.tensor_file import (
     TensorFileError,
     TensorLimits,
 )
-from clma.records import ArtifactRef, SealedUpdate, TensorSpec, UpdateMessage
-from clma.updates.message import parse_message
+from clma.records import ArtifactRef, ClientKey, SealedUpdate, TensorSpec, UpdateMessage
 from clma.updates.reasons import Reason
+from clma.updates.signing import check_signature
 
 __all__ = [
     "CheckedUpdate",
     "ExpectedUpdate",
     "admit",
+    "check_digest",
     "check_message",
+    "check_sender",
+    "check_size",
     "check_tensors",
     "limits_for",
-    "validate",
 ]
 
 _CHUNK = 1 << 20
@@ -57,6 +59,12 @@ class ExpectedUpdate:
         Of the federation's model.
     share : tuple of str
         ``privacy.share``.
+    signed : bool
+        Only messages that one of `keys` signed are believed.
+    keys : tuple of ClientKey
+        Of the client.
+    max_clock_skew_hours : float
+        Difference between the client's clock and the store's from which on it is noted.
     """
 
     federation: str
@@ -65,6 +73,9 @@ class ExpectedUpdate:
     base_digest: str
     specs: tuple[TensorSpec, ...]
     share: tuple[str, ...]
+    signed: bool = False
+    keys: tuple[ClientKey, ...] = ()
+    max_clock_skew_hours: float = 24.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,38 +94,24 @@ class CheckedUpdate:
     notes: tuple[tuple[Reason, str], ...] = field(default=())
 
 
-def validate(
-    data: bytes, tensors: Path, expected: ExpectedUpdate, *, tensors_key: str
-) -> CheckedUpdate:
-    """Check a whole update.
-
-    Parameters
-    ----------
-    data : bytes
-        ``update.json`` as found.
-    tensors : Path
-        ``update.safetensors`` as found.
-    expected : ExpectedUpdate
-    tensors_key : str
-        Where the tensors lie in the store.
+def check_sender(message: UpdateMessage, expected: ExpectedUpdate) -> None:
+    """Refuse a message that is not the client's own; before that nothing in it is believed.
 
     Raises
     ------
     InvalidUpdateError
-        With its reason; the message is one line without control characters.
+        With reason BAD_CLIENT_ID, NOT_SIGNED, BAD_SIGNATURE or KEY_REVOKED.
     """
-    message = parse_message(data)
-    check_message(message, expected)
-    check_tensors(tensors, message.tensors_sha256, expected)
-    return admit(message, expected, tensors_key)
-
-
-def check_message(message: UpdateMessage, expected: ExpectedUpdate) -> None:
-    """Compare a message with what the state says; InvalidUpdateError if they differ."""
     if message.client_id != expected.client_id:
         _refuse(
             expected, Reason.BAD_CLIENT_ID, f"message is of client '{printable(message.client_id)}'"
         )
+    if expected.signed:
+        check_signature(message, expected.keys)
+
+
+def check_message(message: UpdateMessage, expected: ExpectedUpdate) -> None:
+    """Compare a message with what the state says; InvalidUpdateError if they differ."""
     if message.federation != expected.federation:
         got = printable(message.federation)
         _refuse(
@@ -134,26 +131,41 @@ def check_message(message: UpdateMessage, expected: ExpectedUpdate) -> None:
         )
 
 
-def check_tensors(path: Path, digest: str, expected: ExpectedUpdate) -> None:
-    """Check a file of tensors against its digest and the federation's model.
+def check_digest(found: str, message: UpdateMessage, expected: ExpectedUpdate) -> None:
+    """Compare the digest of the tensors with the message's; InvalidUpdateError if they differ."""
+    if found != message.tensors_sha256:
+        _refuse(
+            expected,
+            Reason.DIGEST_MISMATCH,
+            f"tensors have {found[:12]}, message says {message.tensors_sha256[:12]}",
+        )
+
+
+def check_size(size_bytes: int, expected: ExpectedUpdate) -> None:
+    """Refuse tensors that are too large to be read; InvalidUpdateError with reason BAD_FORMAT."""
+    if size_bytes > (limit := limits_for(expected.specs).file_bytes):
+        _refuse(
+            expected, Reason.BAD_FORMAT, f"tensors of {size_bytes} bytes, at most {limit} are read"
+        )
+
+
+def check_tensors(path: Path, expected: ExpectedUpdate) -> None:
+    """Check a file of tensors against the federation's model.
+
+    Parameters
+    ----------
+    path : Path
+        Nobody else may write to it: it is mapped into memory.
+    expected : ExpectedUpdate
 
     Raises
     ------
     InvalidUpdateError
-        With reason BAD_FORMAT, DIGEST_MISMATCH, NAMES_MISMATCH, DTYPE_UNSUPPORTED, DTYPE_MISMATCH,
-        SHAPE_MISMATCH or NON_FINITE.
+        With reason BAD_FORMAT, NAMES_MISMATCH, DTYPE_UNSUPPORTED, DTYPE_MISMATCH, SHAPE_MISMATCH or
+        NON_FINITE.
     """
     limits = limits_for(expected.specs)
-    size = path.stat().st_size
-    if size > limits.file_bytes:
-        _refuse(expected, Reason.BAD_FORMAT, f"{size} bytes, at most {limits.file_bytes} are read")
-    found = file_digest(path)
-    if found != digest:
-        _refuse(
-            expected,
-            Reason.DIGEST_MISMATCH,
-            f"tensors have {found[:12]}, message says {digest[:12]}",
-        )
+    check_size(path.stat().st_size, expected)
     try:
         with TensorFile(path, limits=limits) as file:
             _check_specs(file.specs, expected)
@@ -163,8 +175,23 @@ def check_tensors(path: Path, digest: str, expected: ExpectedUpdate) -> None:
         _refuse(expected, reason, printable(str(error), 300))
 
 
-def admit(message: UpdateMessage, expected: ExpectedUpdate, tensors_key: str) -> CheckedUpdate:
-    """Turn a checked message into a sealed update, without what the policy does not share."""
+def admit(
+    message: UpdateMessage,
+    expected: ExpectedUpdate,
+    tensors: ArtifactRef,
+    received_at: dt.datetime | None = None,
+) -> CheckedUpdate:
+    """Turn a checked message into a sealed update, without what the policy does not share.
+
+    Parameters
+    ----------
+    message : UpdateMessage
+    expected : ExpectedUpdate
+    tensors : ArtifactRef
+        The copy that was checked.
+    received_at : datetime, optional
+        By the store's clock.
+    """
     notes: list[tuple[Reason, str]] = []
     if message.n_examples == 0:
         notes.append((Reason.ZERO_EXAMPLES, "0 examples, used with weight 0"))
@@ -178,16 +205,26 @@ def admit(message: UpdateMessage, expected: ExpectedUpdate, tensors_key: str) ->
         notes.append(
             (Reason.NOT_SHARED, f"dropped: privacy.share does not name {', '.join(hidden)}")
         )
+    skew = _clock_skew(message, received_at)
+    if abs(skew) > dt.timedelta(hours=expected.max_clock_skew_hours):
+        hours = skew / dt.timedelta(hours=1)
+        notes.append((Reason.CLOCK_SKEW, f"the client's clock is {hours:+.1f} h off the store's"))
     update = SealedUpdate(
         client_id=message.client_id,
         base_digest=message.base_digest,
-        tensors=ArtifactRef(tensors_key, message.tensors_sha256),
+        tensors=tensors,
         n_examples=message.n_examples,
         drift_flag=message.drift_flag and shares_flag,
         confirm=message.confirm if shares_flag else None,
         loss=message.loss if "loss" in expected.share else None,
     )
     return CheckedUpdate(update, tuple(notes))
+
+
+def _clock_skew(message: UpdateMessage, received_at: dt.datetime | None) -> dt.timedelta:
+    if received_at is None:
+        return dt.timedelta(0)
+    return dt.datetime.fromisoformat(message.created_at) - received_at
 
 
 def limits_for(specs: Sequence[TensorSpec]) -> TensorLimits:

@@ -240,7 +240,7 @@ def _prefect_url(run: OpenRun, prefect: PrefectRun | None) -> str | None:
 
 def _files(night: _Night, round_num: int, row: CohortRow) -> CohortModelFiles:
     return CohortModelFiles(
-        config=night.federation.config,
+        config=night.federation.config_at_seal(round_num),
         cohort_id=row.cohort_id,
         round_num=round_num,
         digest=row.model_digest,
@@ -260,8 +260,8 @@ def _publish_round(
     curves: Curves | None = None,
     prefect: PrefectRun | None = None,
 ) -> PublishedRound:
-    name, config = night.federation.name, night.federation.config
-    decision = night.history.decision(round_num)
+    name, decision = night.federation.name, night.history.decision(round_num)
+    config = night.federation.config_at_seal(round_num)
     spec = night.find_round(round_num)
     with open_run(night.experiment, spec, night.tags(round_num, prefect)) as run:
         if not run.complete or prefect is not None:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from clma import __version__
-from clma.cli import main
+from clma.cli import app, main
+from clma.updates.signing import create_key
 from tests.clma.ledger.fleet import model, written
 
 Capture = pytest.CaptureFixture[str]
@@ -21,7 +23,8 @@ class Shell:
         self.folder = folder
         self.capture = capture
         written(folder / "base.safetensors", model())
-        (folder / "plants.txt").write_text("plant-a\n\nplant-b\n")
+        key = create_key(folder / "plant-a.key")
+        (folder / "plants.txt").write_text(f"plant-a {key.public}\n\nplant-b\n")
 
     def run(self, *words: str, wanted: int = 0) -> str:
         where = ["--store", str(self.folder / "store"), "--federation", "north"]
@@ -40,8 +43,19 @@ class Shell:
 
     def send(self, *words: str, wanted: int = 0) -> dict[str, Any]:
         path = written(self.folder / "trained.safetensors", model(0.5))
-        update = ["--update", str(path), "--examples", "10"]
+        key = str(self.folder / "plant-a.key")
+        update = ["--update", str(path), "--examples", "10", "--key", key]
         return self.json("client", "submit", "--client", "plant-a", *update, *words, wanted=wanted)
+
+
+def all_commands() -> set[tuple[str, ...]]:
+    """Return the words of every command."""
+    group: Any = typer.main.get_command(app)
+    found: set[tuple[str, ...]] = set()
+    for name, command in group.commands.items():
+        below = getattr(command, "commands", None)
+        found |= {(name,)} if below is None else {(name, sub) for sub in below}
+    return found
 
 
 @pytest.fixture
@@ -60,7 +74,7 @@ def test_init_goes_on_where_it_was_interrupted(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("clma.cli.given_moves", _killed)
+        patch.setattr("clma.cli.operator.given_moves", _killed)
         with pytest.raises(RuntimeError, match="killed"):
             shell.init()
 
@@ -78,6 +92,77 @@ def test_ids_may_come_from_stdin(shell: Shell, monkeypatch: pytest.MonkeyPatch) 
     shell.run("init", "--model", model_file, "--clients", "-")
 
     assert [c["client_id"] for c in shell.json("status")["clients"]] == ["x", "y"]
+
+
+def test_init_says_who_cannot_send_yet(shell: Shell) -> None:
+    shell.init()
+
+    assert "1 of 2 clients have no key yet" in shell.err
+
+
+def test_unsigned_updates_are_asked_for_in_words_and_warned_of(shell: Shell) -> None:
+    model_file = str(shell.folder / "base.safetensors")
+    shell.run("init", "--model", model_file, "--set", "identity.updates=unsigned")
+
+    assert "whoever can write to the store can speak for any client" in shell.err
+
+
+def test_a_client_named_twice_is_refused(shell: Shell) -> None:
+    (shell.folder / "plants.txt").write_text("a\nb\na\n")
+    words = [str(shell.folder / name) for name in ("base.safetensors", "plants.txt")]
+
+    shell.run("init", "--model", words[0], "--clients", words[1], wanted=1)
+
+    assert "line 3: client 'a' is there twice" in shell.err
+
+
+def test_a_key_is_made_added_listed_and_revoked(shell: Shell) -> None:
+    shell.init()
+    made = keygen(shell, "plant-b")
+    shell.run("key", "add", "--client", "plant-b", "--public-key", made["public_key"])
+    (listed,) = shell.json("key", "list", "--client", "plant-b")["keys"]["plant-b"]
+    assert (listed["key_id"], listed["revoked_round"]) == (made["key_id"], None)
+
+    shell.run("key", "revoke", "--client", "plant-b", "--key-id", made["key_id"])
+
+    assert f"{made['key_id']}  since round 1, revoked in round 1" in shell.run("key", "list")
+
+
+def keygen(shell: Shell, client_id: str) -> dict[str, Any]:
+    words = ["keygen", "--client", client_id, "--key", str(shell.folder / f"{client_id}.key")]
+    with pytest.raises(SystemExit):
+        main(["client", *words, "--json"])
+    return dict(json.loads(shell.capture.readouterr().out))
+
+
+def test_settings_are_changed_shown_and_kept_for_people(shell: Shell) -> None:
+    shell.init()
+
+    shown = shell.json("configure", "--set", "round.quorum=2")
+
+    assert shown["changed"] == {"round.quorum": ["1", "2"]}
+    assert "quorum = 2" in (shell.folder / "store/federation.toml").read_text()
+
+
+def test_a_dry_run_changes_nothing(shell: Shell) -> None:
+    shell.init()
+
+    assert "round.quorum: 1 -> 2" in shell.run("configure", "--set", "round.quorum=2", "--dry-run")
+
+    assert "no setting" in shell.run("configure")
+
+
+def test_an_edited_file_is_not_in_force_until_it_is_applied(shell: Shell) -> None:
+    shell.init()
+    path = shell.folder / "store/federation.toml"
+    path.write_text(path.read_text().replace("quorum = 1", "quorum = 2", 1))
+    shell.run("status")
+    assert "federation.toml was edited and is not in force" in shell.err
+
+    assert "round.quorum: 1 -> 2" in shell.run("configure", "--apply")
+
+    shell.run("status")
+    assert shell.err == ""
 
 
 def test_settings_go_over_the_preset(shell: Shell) -> None:
@@ -116,8 +201,9 @@ def test_a_refused_update_names_its_reason_on_one_line(shell: Shell) -> None:
     shell.init()
     path = written(shell.folder / "bad.safetensors", model(head__bias=None))
     words = ["--client", "plant-a", "--update", str(path), "--examples", "1"]
+    key = str(shell.folder / "plant-a.key")
 
-    shell.run("client", "submit", *words, wanted=1)
+    shell.run("client", "submit", *words, "--key", key, wanted=1)
 
     assert shell.out == ""
     assert shell.err.startswith(
@@ -165,13 +251,11 @@ def test_a_missing_option_is_wrong_usage(capsys: Capture) -> None:
     assert "--store" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words", [["init"], ["client", "pull"], ["client", "submit"], ["status"], ["verify"]]
-)
-def test_every_help_ends_with_an_example(words: list[str], capsys: Capture) -> None:
+@pytest.mark.parametrize("words", sorted(all_commands()), ids=" ".join)
+def test_every_help_ends_with_an_example(words: tuple[str, ...], capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main([*words, "--help"])
-    assert f"Example: clma {' '.join(words)} --store" in " ".join(capsys.readouterr().out.split())
+    assert f"Example: clma {' '.join(words)} --" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_version_is_shown(capsys: Capture) -> None:

@@ -25,7 +25,8 @@ def found(folder: Path, name: str, **settings: Any) -> Federation:
     folder.mkdir(parents=True)
     base = folder / "base.safetensors"
     base.write_bytes(serialize_tensors({"w": np.zeros(4, np.float32)}))
-    federation = Federation.create(folder / "store", preset_config(name, **settings), base, CLIENTS)
+    config = preset_config(name, **{"identity": {"updates": "unsigned"}, **settings})
+    federation = Federation.create(folder / "store", config, base, CLIENTS)
     open_next_round(federation, now=dt.datetime.now(dt.UTC))
     for client_id in CLIENTS:
         send(federation, folder, client_id, np.zeros(4), flag=False)

@@ -33,6 +33,7 @@ def start(folder: Path, name: str, **settings: Any) -> Federation:
         "model_factory": "clma.simulation.cnn:cnn1d",
         "model_arguments": NETWORK,
         "privacy": {"share": ["weights", "flag", "examples", "loss"]},
+        "identity": {"updates": "unsigned"},
         **settings,
     }
     folder.mkdir(parents=True, exist_ok=True)

@@ -44,9 +44,10 @@ def written(path: Path, tensors: Mapping[str, Any] | bytes) -> Path:
 def make_fleet(
     url: str | Path, tmp_path: Path, n_clients: int = 3, *, opened: bool = True, **settings: Any
 ) -> Federation:
-    """Create federation `fleet` with clients p0, p1 ..., and open round 1."""
+    """Create federation `fleet`, which takes unsigned updates, with clients p0, p1 ..., and open
+    round 1."""
     base = written(tmp_path / "base.safetensors", model())
-    config = preset_config("fleet", **settings)
+    config = preset_config("fleet", **{"identity": {"updates": "unsigned"}, **settings})
     ids = [f"p{i}" for i in range(n_clients)]
     federation = Federation.create(url, config, base, ids, now=NOW)
     if opened:

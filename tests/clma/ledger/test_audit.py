@@ -7,7 +7,7 @@ import pytest
 from clma.errors import DamagedStoreError
 from clma.ledger.audit import audit
 from clma.ledger.federation import Federation
-from clma.ledger.keys import entry_key, table_key, update_key
+from clma.ledger.keys import entry_key, table_key
 from tests.clma.ledger.fleet import DUE, drop, make_fleet
 from tests.clma.ledger.test_federation import run
 
@@ -34,7 +34,7 @@ def test_a_touched_artifact_is_named(federation: Federation, what: str) -> None:
     model = federation.state().cohorts["c0"].model_digest
     key = {
         "table": table_key(1, "drift"),
-        "update": update_key(1, "p0", "update.safetensors"),
+        "update": federation.sealed_round(1).updates[0].tensors.path,
         "model": federation.model_ref(model).path,
     }[what]
     federation.store.replace(key, b"touched")

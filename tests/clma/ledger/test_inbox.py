@@ -259,3 +259,33 @@ def test_the_order_of_arrival_changes_nothing(tmp_path: Path) -> None:
     one, two = (fleet.seal_round(now=DUE).updates for fleet in fleets)
 
     assert one == two
+
+
+def test_what_was_accepted_is_out_of_the_clients_reach(fleet: Federation) -> None:
+    drop(fleet, "p0")
+    sealed = fleet.seal_round(now=DUE)
+
+    (Path(fleet.store.url) / "inbox/round=000001/p0/update.safetensors").write_bytes(b"other")
+
+    with fleet.open_tensors(sealed.updates[0].tensors) as file:
+        assert file.read("head.bias")[0] == 0.5
+
+
+def test_files_that_a_sealed_round_needs_no_more_are_deleted_a_round_later(
+    fleet: Federation,
+) -> None:
+    drop(fleet, "p0")
+    drop(fleet, "p1", b"not tensors")
+    kept = fleet.seal_round(now=DUE).updates[0].tensors
+    fleet.store.put_once("rounds/round=000001/updates/p9.left.safetensors", b"by a killed seal")
+    fleet.hold_round("quorum")
+    fleet.open_round(now=DUE)
+
+    fleet.seal_round(now=DUE, force=True)
+
+    assert fleet.store.list("rounds/round=000001/updates") == (kept.path,)
+    assert fleet.store.list("inbox") == (
+        "inbox/round=000001/p0/update.json",
+        "inbox/round=000001/p1/update.json",
+        "inbox/round=000001/p1/update.safetensors",
+    )

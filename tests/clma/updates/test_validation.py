@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import dataclasses
+import datetime as dt
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +15,9 @@ from hypothesis import strategies as st
 
 from clma.errors import InvalidUpdateError
 from clma.parameters.tensor_file import serialize_tensors, specs_of
-from clma.records import TensorSpec, UpdateMessage
-from clma.updates.message import message_bytes
+from clma.records import ArtifactRef, TensorSpec, UpdateMessage
 from clma.updates.reasons import EXPLANATIONS, Reason
-from clma.updates.validation import ExpectedUpdate, check_tensors, limits_for, validate
+from clma.updates.validation import ExpectedUpdate, admit, check_digest, check_tensors, limits_for
 from tests.clma.ledger.fleet import model, written
 
 EXPECTED = ExpectedUpdate(
@@ -26,8 +26,7 @@ EXPECTED = ExpectedUpdate(
 
 
 def checked(path: Path, tensors: Mapping[str, Any] | bytes, expected: ExpectedUpdate) -> None:
-    written(path, tensors)
-    check_tensors(path, hashlib.sha256(path.read_bytes()).hexdigest(), expected)
+    check_tensors(written(path, tensors), expected)
 
 
 def test_every_reason_is_explained_in_one_sentence() -> None:
@@ -35,16 +34,33 @@ def test_every_reason_is_explained_in_one_sentence() -> None:
     assert all(text.endswith(".") and "\n" not in text for text in EXPLANATIONS.values())
 
 
-def test_a_good_update_is_sealed_with_its_place(tmp_path: Path) -> None:
-    path = written(tmp_path / "t", model(0.25))
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    message = UpdateMessage("f", "p0", 1, "ab" * 32, 9, True, digest, "2026-01-05T20:00:00Z")
+def sent(**fields: Any) -> UpdateMessage:
+    message = UpdateMessage("f", "p0", 1, "ab" * 32, 9, True, "cd" * 32, "2026-01-05T20:00:00Z")
+    return dataclasses.replace(message, **fields)
 
-    found = validate(message_bytes(message), path, EXPECTED, tensors_key="inbox/x")
+
+def test_a_good_update_is_sealed_with_its_place() -> None:
+    place = ArtifactRef("rounds/x", "cd" * 32)
+
+    found = admit(sent(), EXPECTED, place, dt.datetime(2026, 1, 5, 21, tzinfo=dt.UTC))
 
     assert found.notes == ()
     assert (found.update.n_examples, found.update.drift_flag) == (9, True)
-    assert (found.update.tensors.path, found.update.tensors.sha256) == ("inbox/x", digest)
+    assert found.update.tensors == place
+
+
+def test_a_clock_that_is_days_off_is_noted_and_decides_nothing() -> None:
+    received_at = dt.datetime(2026, 1, 9, 20, tzinfo=dt.UTC)
+
+    found = admit(sent(), EXPECTED, ArtifactRef("rounds/x", "cd" * 32), received_at)
+
+    assert found.notes == ((Reason.CLOCK_SKEW, "the client's clock is -96.0 h off the store's"),)
+    assert found.update.n_examples == 9
+
+
+def test_tensors_of_another_digest_are_refused() -> None:
+    with pytest.raises(InvalidUpdateError, match="tensors have efefefefefef, message says cdcd"):
+        check_digest("ef" * 32, sent(), EXPECTED)
 
 
 @pytest.mark.parametrize("dtype", ["F16", "BF16"])
@@ -88,5 +104,5 @@ def test_a_file_far_beyond_the_model_is_not_read(tmp_path: Path) -> None:
         handle.truncate(limits_for(EXPECTED.specs).file_bytes + 1)
 
     with pytest.raises(InvalidUpdateError, match="at most") as caught:
-        check_tensors(path, "ab" * 32, EXPECTED)
+        check_tensors(path, EXPECTED)
     assert caught.value.reason == Reason.BAD_FORMAT

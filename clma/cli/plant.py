@@ -1,0 +1,157 @@
+"""``clma client``: what a plant runs, and how it is taken in."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from clma.cli.options import (
+    ClientOption,
+    JsonOption,
+    NameOption,
+    StoreOption,
+    example,
+    show,
+    time_text,
+)
+from clma.client.pull import PulledModel, pull
+from clma.client.submit import SubmitReceipt, submit
+from clma.ledger.federation import Federation
+from clma.ledger.keys import check_client_id
+from clma.updates.signing import create_key, fingerprint
+
+__all__ = ["client_app"]
+
+client_app = typer.Typer(help="What a plant runs.", no_args_is_help=True)
+
+
+@client_app.command(
+    "keygen", epilog=example("clma client keygen --client plant-01 --key plant-01.key")
+)
+def keygen(
+    client: ClientOption,
+    key: Annotated[Path, typer.Option("--key", help="File to write; it never leaves the plant.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Make a plant's signing key; the line it prints is for the operator."""
+    check_client_id(client)
+    made = create_key(key)
+    facts = {"client_id": client, "public_key": made.public, "key_id": fingerprint(made.public)}
+    typer.echo(f"{key}: private key, keep it at the plant", err=True)
+    show(facts, f"{client} {made.public}", as_json=as_json)
+
+
+@client_app.command(
+    "pull",
+    epilog=example(
+        "clma client pull --store fleet --federation north --client plant-01 --out m.safetensors"
+    ),
+)
+def client_pull(
+    store: StoreOption,
+    federation: NameOption,
+    client: ClientOption,
+    out: Annotated[Path, typer.Option("--out", help="File to write.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Fetch the model that a plant trains on next."""
+    pulled = pull(store, federation, client, out)
+    facts = {
+        **_facts(pulled),
+        "path": str(pulled.path),
+        "drift": pulled.drift.model_dump(mode="json"),
+        "deadline": time_text(pulled.deadline),
+        "confirm_path": None if pulled.confirm_path is None else str(pulled.confirm_path),
+    }
+    confirm = (
+        f"; is the model of {pulled.confirm_cohort} in {pulled.confirm_path} still bad? "
+        "(--confirm or --no-confirm with your update)"
+        if pulled.confirm_cohort
+        else ""
+    )
+    show(
+        facts,
+        f"{out}: model of cohort {pulled.cohort_id} for round {pulled.round_num}{confirm}",
+        as_json=as_json,
+    )
+
+
+@client_app.command(
+    "submit",
+    epilog=example(
+        "clma client submit --store fleet --federation north --client plant-01 "
+        "--update m.safetensors --examples 500 --no-drift --key plant-01.key"
+    ),
+)
+def client_submit(
+    store: StoreOption,
+    federation: NameOption,
+    client: ClientOption,
+    update: Annotated[Path, typer.Option("--update", help="The trained model.")],
+    examples: Annotated[int, typer.Option("--examples", help="Examples it was trained on.")],
+    drift: Annotated[bool, typer.Option("--drift/--no-drift", help="The drift flag.")] = False,
+    confirm: Annotated[
+        bool | None,
+        typer.Option("--confirm/--no-confirm", help="Is the model of the cohort left still bad?"),
+    ] = None,
+    loss: Annotated[float | None, typer.Option("--loss", help="Sent only if shared.")] = None,
+    round_num: Annotated[int | None, typer.Option("--round", help="Round trained for.")] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", help="The plant's private key, to sign with.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a plant's trained model and its flag."""
+    receipt = submit(
+        store,
+        federation,
+        client,
+        tensors=update,
+        n_examples=examples,
+        drift_flag=drift,
+        confirm=confirm,
+        loss=loss,
+        round_num=round_num,
+        key=key,
+    )
+    for note in receipt.notes:
+        typer.echo(note, err=True)
+    verb = "was sent before" if receipt.duplicate else "is sent"
+    show(
+        _facts(receipt),
+        f"update of {client} for round {receipt.round_num} {verb} ({receipt.digest[:12]})",
+        as_json=as_json,
+    )
+
+
+@client_app.command(
+    "register",
+    epilog=example("clma client register --store fleet --federation north --client plant-11"),
+)
+def client_register(
+    store: StoreOption,
+    federation: NameOption,
+    client: ClientOption,
+    public_key: Annotated[
+        str | None, typer.Option("--public-key", help="As 'clma client keygen' printed it.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Register a plant; it starts with the root cohort's model."""
+    opened = Federation.open(store, federation)
+    state = opened.register_client(client, public_key=public_key)
+    facts = {
+        "federation": opened.name,
+        "client_id": client,
+        "joined_round": state.clients[client].joined_round,
+        "key_id": None if public_key is None else fingerprint(public_key),
+    }
+    show(facts, f"{client} takes part from round {facts['joined_round']} on", as_json=as_json)
+
+
+def _facts(record: PulledModel | SubmitReceipt) -> dict[str, Any]:
+    facts = dataclasses.asdict(record)
+    return {"round": facts.pop("round_num"), **facts}
