@@ -3,6 +3,12 @@
 Entry n is the object ``ledger/0000000n.json``, created only if it is absent, and holds the SHA-256
 of the bytes of entry n - 1. Two writers of one number: exactly one wins, the other reads again.
 
+``head.json`` names the newest entry, so that a ledger whose end was cut off is told from a shorter
+one; it may lag behind after a crash and never runs ahead.
+
+An entry can be redacted, which is how a client is forgotten: it then says which digest it had, and
+a later entry says which it has. So the chain holds, and only that later entry allows it.
+
 Examples
 --------
 >>> from clma.ledger.store import Store
@@ -15,6 +21,8 @@ Examples
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import datetime as dt
 import hashlib
 import json
@@ -25,11 +33,11 @@ from enum import StrEnum
 from typing import Any
 
 from clma import __version__
-from clma.errors import ConflictError, DamagedStoreError, MissingObjectError
-from clma.ledger.keys import LEDGER_PREFIX, entry_key
+from clma.errors import ClmaError, ConflictError, DamagedStoreError, MissingObjectError
+from clma.ledger.keys import HEAD_KEY, LEDGER_PREFIX, entry_key
 from clma.ledger.store import Store
 
-__all__ = ["Chain", "Entry", "EntryKind", "canonical_json"]
+__all__ = ["Chain", "Entry", "EntryKind", "Head", "canonical_json"]
 
 NO_ENTRY = "0" * 64
 """`previous` of entry 0."""
@@ -71,6 +79,8 @@ class Entry:
         JSON values.
     software : str
         Who wrote it.
+    original : str or None
+        Of a redacted entry: SHA-256 of the bytes it was written with, which the next one follows.
     """
 
     number: int
@@ -79,6 +89,22 @@ class Entry:
     previous: str
     payload: Mapping[str, Any]
     software: str = f"clma {__version__}"
+    original: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest entry, as ``head.json`` names it.
+
+    Parameters
+    ----------
+    number : int
+    sha256 : str
+        Of the entry as it was written.
+    """
+
+    number: int
+    sha256: str
 
 
 def canonical_json(values: Any) -> bytes:
@@ -101,7 +127,7 @@ class Chain:
         self._store = store
         self._lock = threading.Lock()
         self._entries: list[Entry] = []
-        self._head = NO_ENTRY
+        self._digests: list[str] = []
 
     def read_all(self) -> tuple[Entry, ...]:
         """Read and verify the whole chain, from the store's first byte.
@@ -112,13 +138,21 @@ class Chain:
             If a number is missing, a name is foreign, or an entry was changed after the next one
             was written; names the entry.
         """
+        # The head goes first: entries that are added meanwhile are beyond it.
+        head = self.head()
         keys = self._store.list(LEDGER_PREFIX)
         with self._lock:
-            self._entries, self._head = [], NO_ENTRY
+            self._entries, self._digests = [], []
+            redacted: dict[int, str] = {}
             for number, key in enumerate(keys):
                 if key != entry_key(number):
                     raise DamagedStoreError(f"{entry_key(number)} is missing, found {key}")
-                self._take(number, self._store.get(key))
+                data = self._store.get(key)
+                self._take(number, data)
+                if self._entries[-1].original is not None:
+                    redacted[number] = hashlib.sha256(data).hexdigest()
+            self._check_redacted(redacted)
+            self._check_head(head)
             return tuple(self._entries)
 
     def read(self) -> tuple[Entry, ...]:
@@ -133,6 +167,30 @@ class Chain:
                 except MissingObjectError:
                     return tuple(self._entries)
                 self._take(number, data)
+
+    def digest(self, number: int) -> str:
+        """Return the SHA-256 of an entry as it was written, whatever was redacted since.
+
+        Every entry holds the digest of the one before, so this one stands for all before it.
+        """
+        self.read()
+        return self._digests[number]
+
+    def head(self) -> Head | None:
+        """Return what ``head.json`` says, None where there is none.
+
+        Raises
+        ------
+        DamagedStoreError
+            If it cannot be read.
+        """
+        try:
+            values = json.loads(self._store.get(HEAD_KEY))
+            return Head(int(values["number"]), str(values["sha256"]))
+        except MissingObjectError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            raise DamagedStoreError(f"{HEAD_KEY} cannot be read") from None
 
     def append(
         self,
@@ -166,38 +224,83 @@ class Chain:
             )
         with self._lock:
             at = dt.datetime.now(dt.UTC) if at is None else at.astimezone(dt.UTC)
-            entry = Entry(expected_number, kind, at, self._head, payload)
+            entry = Entry(expected_number, kind, at, self._previous(), payload)
             data = _entry_bytes(entry)
             self._store.put_if_absent(entry_key(expected_number), data)
             self._take(expected_number, data)
+            # The entry is what counts; a head that lags is brought forward by the next one.
+            with contextlib.suppress(ClmaError, OSError):
+                self._write_head()
             return self._entries[-1]
+
+    def redact(self, number: int, payload: Mapping[str, Any]) -> bytes:
+        """Return an entry's bytes with another payload; `replace` puts them in its place."""
+        entry = self.read()[number]
+        return _entry_bytes(
+            dataclasses.replace(entry, payload=payload, original=self.digest(number))
+        )
+
+    def replace(self, number: int, data: bytes) -> None:
+        """Put an entry's redacted bytes in its place; a later entry has to name their digest."""
+        self._store.replace(entry_key(number), data)
+
+    def _previous(self) -> str:
+        return self._digests[-1] if self._digests else NO_ENTRY
+
+    def _write_head(self) -> None:
+        head = {"number": len(self._entries) - 1, "sha256": self._digests[-1]}
+        self._store.replace(HEAD_KEY, canonical_json(head))
+
+    def _check_head(self, head: Head | None) -> None:
+        if head is None:
+            return
+        if head.number >= len(self._entries):
+            raise DamagedStoreError(
+                f"{entry_key(head.number)} is missing, {HEAD_KEY} names it as the newest entry; "
+                f"if this is a backup that was made while a night ran, delete {HEAD_KEY}"
+            )
+        if head.number < 0 or self._digests[head.number] != head.sha256:
+            raise DamagedStoreError(
+                f"{entry_key(max(head.number, 0))} is not the entry that {HEAD_KEY} names"
+            )
+
+    def _check_redacted(self, redacted: Mapping[int, str]) -> None:
+        allowed: dict[int, str] = {}
+        for entry in self._entries:
+            if entry.kind is EntryKind.CLIENT_FORGOTTEN:
+                listed = entry.payload.get("redacted", {})
+                allowed |= {int(n): d for n, d in listed.items() if int(n) < entry.number}
+        for number, digest in redacted.items():
+            if allowed.get(number) != digest:
+                raise DamagedStoreError(f"{entry_key(number)} was changed after it was written")
 
     def _take(self, number: int, data: bytes) -> None:
         # A second thread of this process may have taken the same entry already.
         if number < len(self._entries):
             return
         entry = _parse_entry(number, data)
-        if entry.previous != self._head:
+        if entry.previous != self._previous():
             raise DamagedStoreError(
                 f"{entry_key(number)} follows an entry with SHA-256 {entry.previous[:12]}..., "
-                f"{entry_key(number - 1) if number else 'nothing'} has {self._head[:12]}...: "
+                f"{entry_key(number - 1) if number else 'nothing'} has {self._previous()[:12]}...: "
                 "one of them was changed"
             )
         self._entries.append(entry)
-        self._head = hashlib.sha256(data).hexdigest()
+        self._digests.append(entry.original or hashlib.sha256(data).hexdigest())
 
 
 def _entry_bytes(entry: Entry) -> bytes:
-    return canonical_json(
-        {
-            "number": entry.number,
-            "kind": entry.kind.value,
-            "at": entry.at.isoformat(),
-            "previous": entry.previous,
-            "payload": entry.payload,
-            "software": entry.software,
-        }
-    )
+    values = {
+        "number": entry.number,
+        "kind": entry.kind.value,
+        "at": entry.at.isoformat(),
+        "previous": entry.previous,
+        "payload": entry.payload,
+        "software": entry.software,
+    }
+    if entry.original is not None:
+        values["original"] = entry.original
+    return canonical_json(values)
 
 
 def _parse_entry(number: int, data: bytes) -> Entry:
@@ -210,6 +313,7 @@ def _parse_entry(number: int, data: bytes) -> Entry:
             previous=values["previous"],
             payload=values["payload"],
             software=values["software"],
+            original=values.get("original"),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedStoreError(f"{entry_key(number)} is not an entry: {error}") from None

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from clma.errors import RoundStateError
 from clma.ledger.artifacts import ArtifactShelf
 from clma.ledger.chain import Entry, EntryKind
 from clma.ledger.journal import Journal
-from clma.ledger.keys import entry_key
 from clma.ledger.sealed import parse_sealed
 from clma.ledger.store import Store
 from clma.records import ArtifactRef, FederationState
@@ -39,7 +36,7 @@ class FederationHistory(ArtifactShelf):
 
     def identity(self) -> str:
         """Return the SHA-256 of the first entry: it tells two federations of one name apart."""
-        return hashlib.sha256(self.store.get(entry_key(0))).hexdigest()
+        return self.journal.digest(0)
 
     def load_sealed(self) -> SealedRound:
         """Return the inputs of the newest round; RoundStateError if it is not sealed."""
@@ -91,7 +88,7 @@ class FederationHistory(ArtifactShelf):
         entry = self.journal.find(kind, round_num)
         if entry is None:
             return None
-        return hashlib.sha256(self.store.get(entry_key(entry.number))).hexdigest()
+        return self.journal.digest(entry.number)
 
     def _sealed_before(self, state: FederationState) -> SealedRound | None:
         try:

@@ -59,6 +59,10 @@ class Journal:
                 return entry
         return None
 
+    def digest(self, number: int) -> str:
+        """Return the SHA-256 of an entry as it was written."""
+        return self._chain.digest(number)
+
     def append(
         self, kind: EntryKind, payload: Payload, expected_number: int, now: dt.datetime | None
     ) -> None:

@@ -18,6 +18,7 @@ from clma.errors import UnknownClientError
 __all__ = [
     "CONFIGS_PREFIX",
     "CONFIG_KEY",
+    "HEAD_KEY",
     "LEDGER_PREFIX",
     "check_client_id",
     "check_key",
@@ -36,6 +37,7 @@ __all__ = [
 
 CONFIG_KEY = "federation.toml"
 CONFIGS_PREFIX = "configs"
+HEAD_KEY = "head.json"
 LEDGER_PREFIX = "ledger"
 
 # No part starts with a dot: that excludes '.', '..' and the drafts that a local disk stages.

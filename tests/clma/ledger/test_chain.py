@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,7 +9,7 @@ import pytest
 
 from clma.errors import ConflictError, DamagedStoreError
 from clma.ledger.chain import Chain, EntryKind, canonical_json
-from clma.ledger.keys import entry_key
+from clma.ledger.keys import HEAD_KEY, entry_key
 from clma.ledger.store import Store
 
 HELD = EntryKind.ROUND_HELD
@@ -85,6 +86,69 @@ def test_an_entry_spelt_differently_is_found(store: Store) -> None:
 
     with pytest.raises(DamagedStoreError, match=r"00000000\.json was changed"):
         Chain(store).read_all()
+
+
+def test_an_end_that_was_cut_off_is_found(store: Store) -> None:
+    grown(store, 3)
+    store.delete(entry_key(2))
+
+    with pytest.raises(DamagedStoreError, match=r"00000002\.json is missing, head\.json names it"):
+        Chain(store).read()
+
+
+def test_an_end_that_was_written_anew_is_found(store: Store) -> None:
+    grown(store, 3)
+    head = store.get(HEAD_KEY)
+    store.delete(entry_key(2))
+    store.delete(HEAD_KEY)
+    Chain(store).append(HELD, {"round": 9}, expected_number=2)
+    store.replace(HEAD_KEY, head)
+
+    with pytest.raises(DamagedStoreError, match=r"00000002\.json is not the entry that head"):
+        Chain(store).read()
+
+
+def test_a_head_that_lags_is_brought_forward(store: Store) -> None:
+    """As after a crash between an entry and the head."""
+    grown(store, 2)
+    store.replace(HEAD_KEY, canonical_json({"number": 0, "sha256": Chain(store).digest(0)}))
+
+    Chain(store).append(HELD, {}, expected_number=2)
+
+    head = Chain(store).head()
+    assert head is not None
+    assert (head.number, head.sha256) == (2, Chain(store).digest(2))
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b'{"number":"x","sha256":""}'])
+def test_a_head_that_cannot_be_read_is_an_error(store: Store, text: bytes) -> None:
+    grown(store, 1)
+    store.replace(HEAD_KEY, text)
+
+    with pytest.raises(DamagedStoreError, match=r"head\.json cannot be read"):
+        Chain(store).read()
+
+
+def test_a_redacted_entry_is_followed_where_a_later_one_names_it(store: Store) -> None:
+    chain = grown(store, 2)
+    digests = [chain.digest(n) for n in range(2)]
+    data = chain.redact(0, {"round": "redacted"})
+    forgotten = {"redacted": {"0": hashlib.sha256(data).hexdigest()}}
+    chain.append(EntryKind.CLIENT_FORGOTTEN, forgotten, expected_number=2)
+    chain.replace(0, data)
+
+    read = Chain(store)
+
+    assert read.read_all()[0].payload == {"round": "redacted"}
+    assert [read.digest(n) for n in range(2)] == digests
+
+
+def test_a_redaction_that_no_entry_names_is_found(store: Store) -> None:
+    chain = grown(store, 2)
+    chain.replace(0, chain.redact(0, {"round": "forged"}))
+
+    with pytest.raises(DamagedStoreError, match=r"00000000\.json was changed"):
+        Chain(store).read()
 
 
 def test_a_lost_entry_is_found(store: Store) -> None:

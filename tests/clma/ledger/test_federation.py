@@ -83,6 +83,7 @@ def test_a_client_that_registers_while_the_inbox_is_judged_is_judged_too(
 def test_a_creation_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
     make_fleet(tmp_path / "a", tmp_path, opened=False)
     (tmp_path / "a/ledger/00000000.json").unlink()
+    (tmp_path / "a/head.json").unlink()
 
     with pytest.raises(UnknownFederationError, match="not finished"):
         Federation.open(tmp_path / "a")
@@ -202,6 +203,7 @@ def test_a_seal_whose_writer_was_killed_stays_what_it_was(tmp_path: Path) -> Non
     drop(federation, "p0")
     sealed = federation.seal_round(now=DUE)
     (tmp_path / "a/ledger/00000002.json").unlink()
+    (tmp_path / "a/head.json").unlink()
     again = Federation.open(tmp_path / "a")
     drop(again, "p1")
 
