@@ -82,7 +82,7 @@ def decide(
     decision = RoundDecision(
         round_num=state.round_num,
         updates=sealed.rows,
-        drift=_drift_rows(state, sealed, config, measurements, triage),
+        drift=_drift_rows(state, sealed, config, measurements, triage, placement),
         cohorting=placement.rows,
         assignments=tuple(_assignment_row(state.clients[i], c) for i, c in clients.items()),
         cohorts=tuple(_cohort_row(c, state, after, placement, models) for c in cohorts.values()),
@@ -159,7 +159,9 @@ def _drift_rows(
     config: FederationConfig,
     measurements: Sequence[Measurement],
     triage: Triage,
+    placement: Placement,
 ) -> tuple[DriftRow, ...]:
+    voted_in = {voter.client_id: job.cohort_id for job in placement.jobs for voter in job.voters}
     norms = {m.client_id: m.update_norm for m in measurements}
     shares_loss = "loss" in config.privacy.share
     return tuple(
@@ -170,6 +172,7 @@ def _drift_rows(
             loss=update.loss if shares_loss else None,
             update_norm=norms.get(update.client_id),
             detail=triage.notes.get(update.client_id),
+            voted_in=voted_in.get(update.client_id),
         )
         for update in sorted(sealed.updates, key=lambda u: u.client_id)
     )

@@ -84,7 +84,10 @@ class SealedRound:
 
 @dataclass(frozen=True, slots=True)
 class DriftRow:
-    """Row of ``drift.parquet``: one accepted client; losses are null unless they are shared."""
+    """Row of ``drift.parquet``: one accepted client; losses are null unless they are shared.
+
+    `voted_in` is the cohort whose model its update went into, null for none.
+    """
 
     client_id: str
     cohort_before: str
@@ -95,6 +98,7 @@ class DriftRow:
     update_norm: float | None = None
     server_check: str = "ok"
     detail: str | None = None
+    voted_in: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,18 @@
-"""``clma verify``: is what the ledger names still what it was."""
+"""``clma verify`` and ``forget``: what the store holds, and what it has to hold no more."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Annotated
 
 import typer
 
 from clma.cli.options import JsonOption, NameOption, StoreOption, show
+from clma.errors import MissingExtraError
 from clma.ledger.audit import audit
 from clma.ledger.federation import Federation
 
-__all__ = ["verify"]
+__all__ = ["forget", "verify"]
 
 
 def verify(store: StoreOption, federation: NameOption, as_json: JsonOption = False) -> None:
@@ -26,3 +28,47 @@ def verify(store: StoreOption, federation: NameOption, as_json: JsonOption = Fal
     )
     if report.problems:
         raise typer.Exit(1)
+
+
+def forget(
+    client: Annotated[str, typer.Argument(help="Id of the plant.")],
+    store: StoreOption,
+    federation: NameOption,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be removed.")
+    ] = False,
+    reaggregate: Annotated[
+        bool,
+        typer.Option("--reaggregate", help="Make the models its data went into again without it."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove a plant's updates, rows and artifacts; list the models that its data went into."""
+    try:
+        from clma.forget import forget_client, plan_forget
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{error}: forgetting rewrites tables, install clma[pipeline]"
+        ) from None
+    opened = Federation.open(store, federation)
+    act = plan_forget if dry_run else forget_client
+    plan = act(opened, client, reaggregate=reaggregate)
+    for model in plan.influenced:
+        new = "" if model.new_digest is None else f", made again as {model.new_digest[:12]}"
+        typer.echo(
+            f"round {model.round_num} cohort {model.cohort_id}: model {model.model_digest[:12]}, "
+            f"share {model.share:.1%}{new}",
+            err=True,
+        )
+    for client_id in plan.resubmit:
+        typer.echo(f"{client_id} has to pull, train and send again for the open round", err=True)
+    verb = "would be" if dry_run else "is"
+    show(
+        {**dataclasses.asdict(plan), "dry_run": dry_run},
+        f"{client} {verb} forgotten: {len(plan.removed)} objects removed, {len(plan.replaced)} "
+        f"rewritten, {len(plan.redacted)} ledger entries redacted; its data went into "
+        f"{len(plan.influenced)} models",
+        as_json=as_json,
+    )
+    if not dry_run:
+        typer.echo("'python -m flows.publish' removes it from MLflow, too", err=True)

@@ -6,12 +6,14 @@ What the folder holds and no entry names (an upload of the running round, a draf
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from clma.errors import DamagedStoreError
+from clma.ledger.chain import Entry, EntryKind
 from clma.ledger.federation import Federation
+from clma.ledger.keys import HEAD_KEY, entry_key
 from clma.ledger.sealed import parse_sealed
 from clma.ledger.store import file_digest
 from clma.records import ArtifactRef, model_ref
@@ -19,6 +21,7 @@ from clma.records import ArtifactRef, model_ref
 __all__ = ["AuditReport", "audit"]
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_FINISH = "'clma forget' with the same client finishes it"
 _SEALED = re.compile(r"rounds/round=\d+/sealed-\d+\.json")
 
 
@@ -49,16 +52,43 @@ def audit(federation: Federation) -> AuditReport:
         If the chain itself is broken: then nothing after the named entry can be believed.
     """
     entries = federation.journal.reread()
+    forgotten = _Forgotten.of(entries)
     refs: dict[str, ArtifactRef] = {}
     for entry in entries:
         refs |= {ref.path: ref for ref in _refs_in(entry.payload)}
-    problems = [text for ref in refs.values() if (text := _problem(federation, ref))]
-    sealed = [ref for ref in refs.values() if _SEALED.fullmatch(ref.path)]
-    tensors: dict[str, ArtifactRef] = {}
-    for ref in sealed:
-        tensors |= _tensors_of(federation, ref)
-    problems += [text for ref in tensors.values() if (text := _problem(federation, ref))]
-    return AuditReport(len(entries), len(refs) + len(tensors), tuple(sorted(problems)))
+    for path in [path for path in refs if _SEALED.fullmatch(path)]:
+        refs |= _tensors_of(federation, refs[path])
+    present = [ref for path, ref in refs.items() if path not in forgotten.removed]
+    problems = [text for ref in present if (text := _problem(federation, ref, forgotten))]
+    problems += _unfinished(federation, forgotten)
+    if federation.journal.head() is None:
+        problems.append(
+            f"{HEAD_KEY} is missing: nothing tells whether the end of the ledger was cut off"
+        )
+    stray = federation.stray_settings()
+    problems += [stray] if stray else []
+    return AuditReport(len(entries), len(present), tuple(sorted(problems)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Forgotten:
+    """What entries say of artifacts that were rewritten or removed to forget clients."""
+
+    removed: frozenset[str]
+    replaced: dict[str, str]
+    redacted: dict[int, str]
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> _Forgotten:
+        removed: set[str] = set()
+        replaced: dict[str, str] = {}
+        redacted: dict[int, str] = {}
+        for entry in entries:
+            if entry.kind is EntryKind.CLIENT_FORGOTTEN:
+                removed |= set(entry.payload["removed"])
+                replaced |= entry.payload["replaced"]
+                redacted |= {int(n): d for n, d in entry.payload["redacted"].items()}
+        return cls(frozenset(removed), replaced, redacted)
 
 
 def _refs_in(values: Any) -> Iterator[ArtifactRef]:
@@ -84,11 +114,24 @@ def _tensors_of(federation: Federation, ref: ArtifactRef) -> dict[str, ArtifactR
     return {update.tensors.path: update.tensors for update in sealed.updates}
 
 
-def _problem(federation: Federation, ref: ArtifactRef) -> str | None:
+def _problem(federation: Federation, ref: ArtifactRef, forgotten: _Forgotten) -> str | None:
+    recorded = forgotten.replaced.get(ref.path, ref.sha256)
     try:
         found = file_digest(federation.store.local_path(ref.path))
     except DamagedStoreError as error:
         return str(error)
-    if found == ref.sha256:
+    if found == recorded:
         return None
-    return f"{ref.path} has SHA-256 {found[:12]}..., recorded is {ref.sha256[:12]}..."
+    if found == ref.sha256:
+        return f"{ref.path} still names a client that was forgotten: {_FINISH}"
+    return f"{ref.path} has SHA-256 {found[:12]}..., recorded is {recorded[:12]}..."
+
+
+def _unfinished(federation: Federation, forgotten: _Forgotten) -> Iterator[str]:
+    for key in sorted(forgotten.removed):
+        # A model may be made again later, by other clients.
+        if not key.startswith("models/") and federation.store.exists(key):
+            yield f"{key} is of a client that was forgotten: {_FINISH}"
+    for number, digest in forgotten.redacted.items():
+        if federation.journal.file_digest(number) != digest:
+            yield f"{entry_key(number)} still names a client that was forgotten: {_FINISH}"

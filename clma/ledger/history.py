@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from clma.errors import RoundStateError
+import contextlib
+
+from clma.errors import DamagedStoreError, RoundStateError
 from clma.ledger.artifacts import ArtifactShelf
 from clma.ledger.chain import Entry, EntryKind
 from clma.ledger.journal import Journal
@@ -38,6 +40,29 @@ class FederationHistory(ArtifactShelf):
         """Return the SHA-256 of the first entry: it tells two federations of one name apart."""
         return self.journal.digest(0)
 
+    def read_recorded(self, ref: ArtifactRef) -> bytes:
+        """Return an artifact as the ledger names it, or as forgetting a client left it.
+
+        Raises
+        ------
+        DamagedStoreError
+            If it is missing or is neither.
+        """
+        replaced = self.replaced_artifacts().get(ref.path)
+        if replaced is not None:
+            # Until forgetting has come to this file, it is what it was.
+            with contextlib.suppress(DamagedStoreError):
+                return self.store.get_verified(ArtifactRef(ref.path, replaced))
+        return self.store.get_verified(ref)
+
+    def replaced_artifacts(self) -> dict[str, str]:
+        """Return path to SHA-256 of the artifacts that were rewritten to forget a client."""
+        replaced: dict[str, str] = {}
+        for entry in self.entries():
+            if entry.kind is EntryKind.CLIENT_FORGOTTEN:
+                replaced |= entry.payload["replaced"]
+        return replaced
+
     def load_sealed(self) -> SealedRound:
         """Return the inputs of the newest round; RoundStateError if it is not sealed."""
         return self.sealed_round(self.state().round_num)
@@ -53,7 +78,7 @@ class FederationHistory(ArtifactShelf):
             If the record was changed since.
         """
         payload = self._sealed_entry(round_num).payload
-        return parse_sealed(self.store.get_verified(ArtifactRef(**payload["sealed"])))
+        return parse_sealed(self.read_recorded(ArtifactRef(**payload["sealed"])))
 
     def state_at_seal(self, round_num: int) -> FederationState:
         """Return the state right after a round was sealed: what its decision starts from.

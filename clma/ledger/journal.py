@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from clma.errors import ConflictError
-from clma.ledger.chain import Chain, Entry, EntryKind
+from clma.ledger.chain import Chain, Entry, EntryKind, Head
+from clma.ledger.keys import entry_key
 from clma.ledger.state import fold
 from clma.ledger.store import Store
 from clma.records import FederationState
@@ -62,6 +64,22 @@ class Journal:
     def digest(self, number: int) -> str:
         """Return the SHA-256 of an entry as it was written."""
         return self._chain.digest(number)
+
+    def head(self) -> Head | None:
+        """Return what ``head.json`` names as the newest entry."""
+        return self._chain.head()
+
+    def redact(self, number: int, payload: Payload) -> bytes:
+        """Return an entry's bytes with another payload."""
+        return self._chain.redact(number, payload)
+
+    def replace(self, number: int, data: bytes) -> None:
+        """Put redacted bytes in an entry's place."""
+        self._chain.replace(number, data)
+
+    def file_digest(self, number: int) -> str:
+        """Return the SHA-256 of an entry's file as it is now."""
+        return hashlib.sha256(self._store.get(entry_key(number))).hexdigest()
 
     def append(
         self, kind: EntryKind, payload: Payload, expected_number: int, now: dt.datetime | None

@@ -26,6 +26,7 @@ __all__ = [
     "entry_key",
     "inbox_prefix",
     "is_client_id",
+    "is_tensors_of",
     "printable",
     "round_prefix",
     "sealed_key",
@@ -129,6 +130,11 @@ def updates_prefix(round_num: int) -> str:
 def sealed_tensors_key(round_num: int, client_id: str, digest: str) -> str:
     """Return where the server keeps tensors that it accepted, out of the client's reach."""
     return f"{updates_prefix(round_num)}/{client_id}.{digest[:16]}.safetensors"
+
+
+def is_tensors_of(file_name: str, client_id: str) -> bool:
+    """Tell whether a file of `updates_prefix` is of a client."""
+    return bool(re.fullmatch(rf"{re.escape(client_id)}\.[0-9a-f]{{16}}\.safetensors", file_name))
 
 
 def table_key(round_num: int, name: str) -> str:

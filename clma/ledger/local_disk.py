@@ -120,6 +120,16 @@ class LocalDisk:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             self._path(key).unlink()
 
+    def prune(self, prefix: str) -> None:
+        """Remove a folder and those around it as far as they are empty, without the root."""
+        folder = self._path(prefix)
+        with contextlib.suppress(OSError):
+            while folder != self._root:
+                folder.rmdir()
+                folder = folder.parent
+        if folder.is_dir():
+            _sync_folder(folder)
+
     def file(self, key: str) -> Path:
         """Return an object's own file."""
         os.close(self._open(key))

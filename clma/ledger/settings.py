@@ -68,7 +68,7 @@ class FederationSettings(FederationHistory):
         if ref is None:
             raise RoundStateError("the ledger names no configuration")
         if ref.sha256 not in self._configs:
-            self._configs[ref.sha256] = parse_config(self.store.get_verified(ref).decode())
+            self._configs[ref.sha256] = parse_config(self.read_recorded(ref).decode())
         return self._configs[ref.sha256]
 
     def configure(

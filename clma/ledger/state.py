@@ -14,6 +14,7 @@ Examples
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -33,7 +34,7 @@ from clma.records import (
     cohort_number,
 )
 
-__all__ = ["changes", "fold", "next_state"]
+__all__ = ["changes", "fold", "next_state", "without_client"]
 
 _CLIENTS = TypeAdapter(tuple[ClientState, ...])
 _COHORTS = TypeAdapter(tuple[Cohort, ...])
@@ -68,6 +69,8 @@ def fold(entries: Iterable[Entry], state: FederationState | None = None) -> Fede
 
 def next_state(state: FederationState, payload: Mapping[str, Any]) -> FederationState:
     """Return the state after one payload; `state` is not modified."""
+    if "forgotten" in payload:
+        state = without_client(state, payload["forgotten"]["client_id"])
     clients = {**state.clients, **{c.client_id: c for c in _read(_CLIENTS, payload, "clients", ())}}
     cohorts = {**state.cohorts, **{c.cohort_id: c for c in _read(_COHORTS, payload, "cohorts", ())}}
     return FederationState(
@@ -81,6 +84,15 @@ def next_state(state: FederationState, payload: Mapping[str, Any]) -> Federation
         sealed=_read(_REF, payload, "sealed", state.sealed),
         config=_read(_REF, payload, "config", state.config),
         keys={**state.keys, **_read(_KEYS, payload, "keys", {})},
+    )
+
+
+def without_client(state: FederationState, client_id: str) -> FederationState:
+    """Return the state without a client and its keys, as if it had never been registered."""
+    return dataclasses.replace(
+        state,
+        clients={i: c for i, c in state.clients.items() if i != client_id},
+        keys={i: k for i, k in state.keys.items() if i != client_id},
     )
 
 

@@ -252,6 +252,11 @@ class Store:
         """Delete an object; nothing happens if there is none. `sync` makes that durable."""
         self._objects.delete(check_key(key))
 
+    def prune(self, prefix: str) -> None:
+        """Remove a folder and those around it as far as they are empty."""
+        if isinstance(self._objects, LocalDisk):
+            self._objects.prune(check_key(prefix))
+
     def sweep(self, prefix: str, *, older_than_s: float = DRAFT_AGE_S) -> int:
         """Delete drafts that killed writers left below a folder; returns how many.
 

@@ -80,6 +80,7 @@ _TABLES: Mapping[str, _Table] = {
             "update_norm": pa.float64(),
             "server_check": pa.string(),
             "detail": pa.string(),
+            "voted_in": pa.string(),
         },
     ),
     "cohorting": _Table(
@@ -127,6 +128,9 @@ _TABLES: Mapping[str, _Table] = {
         },
     ),
 }
+
+_ADDED = frozenset({"voted_in"})
+"""Columns that older tables lack; they are read as null."""
 
 TABLE_NAMES: tuple[str, ...] = tuple(_TABLES)
 """In the order of the night."""
@@ -183,8 +187,12 @@ def read_table(store: Store, round_num: int, name: str) -> pa.Table:
     """
     key = table_key(round_num, name)
     try:
-        # Columns may be added by a newer version; those that are known must be there.
+        # A newer version may have added columns, and an older one may lack those added since.
         table = pq.ParquetFile(io.BytesIO(store.get(key))).read(columns=schema(name).names)
+        for column in _ADDED & set(schema(name).names) - set(table.column_names):
+            table = table.append_column(
+                column, pa.nulls(len(table), schema(name).field(column).type)
+            )
         return table.select(schema(name).names).cast(schema(name))
     except (pa.ArrowException, KeyError) as error:
         raise DamagedStoreError(f"{key} cannot be read: {error}") from None

@@ -84,8 +84,8 @@ class History:
     def tables(self, round_num: int) -> dict[str, bytes]:
         """Return the bytes of a round's tables by name; DamagedStoreError if they were changed."""
         refs = self._entry(round_num).payload["tables"]
-        store = self._federation.store
-        return {name: store.get_verified(ArtifactRef(**ref)) for name, ref in refs.items()}
+        read = self._federation.read_recorded
+        return {name: read(ArtifactRef(**ref)) for name, ref in refs.items()}
 
     def _entry(self, round_num: int) -> Entry:
         if round_num not in self._committed:

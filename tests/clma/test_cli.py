@@ -244,6 +244,18 @@ def test_verify_finds_what_was_touched(shell: Shell) -> None:
     assert digest in report["problems"][0]
 
 
+def test_a_plant_is_forgotten_only_when_it_is_meant(shell: Shell) -> None:
+    shell.init()
+    shell.send()
+
+    assert shell.json("forget", "plant-a", "--dry-run")["dry_run"]
+    assert shell.json("status")["clients"][0]["client_id"] == "plant-a"
+
+    assert "plant-a is forgotten" in shell.run("forget", "plant-a")
+    assert "removes it from MLflow, too" in shell.err
+    assert "plant-a" not in shell.run("status")
+
+
 def test_a_missing_option_is_wrong_usage(capsys: Capture) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["status"])
@@ -255,7 +267,7 @@ def test_a_missing_option_is_wrong_usage(capsys: Capture) -> None:
 def test_every_help_ends_with_an_example(words: tuple[str, ...], capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main([*words, "--help"])
-    assert f"Example: clma {' '.join(words)} --" in " ".join(capsys.readouterr().out.split())
+    assert f"Example: clma {' '.join(words)} " in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_version_is_shown(capsys: Capture) -> None:

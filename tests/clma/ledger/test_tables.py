@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import io
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -85,7 +86,7 @@ def test_the_order_of_metrics_in_memory_does_not_change_the_bytes() -> None:
         (
             "drift",
             "client_id cohort_before drift_flag loss loss_previous threshold update_norm "
-            "server_check detail",
+            "server_check detail voted_in",
         ),
         (
             "cohorting",
@@ -117,6 +118,17 @@ def test_what_is_not_shared_is_null() -> None:
     )
 
     assert table.column("loss").to_pylist() == [None]
+
+
+def test_a_column_that_an_older_table_lacks_is_null() -> None:
+    store = Store.open("memory://old-tables")
+    data = table_bytes("drift", "f", 1, [DriftRow("b", "c0", False, voted_in="c0")])
+    older = pq.read_table(pa.BufferReader(data)).drop_columns(["voted_in"])
+    out = io.BytesIO()
+    pq.write_table(older, out)
+    store.put_once(table_key(1, "drift"), out.getvalue())
+
+    assert read_rows(store, 1, "drift") == (DriftRow("b", "c0", False),)
 
 
 def test_a_round_without_tables_is_named() -> None:
