@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from clma.errors import DamagedStoreError
+from clma.errors import DamagedStoreError, StorageError
 from clma.ledger.federation import Federation
 from clma.ledger.sealed import parse_sealed
-from clma.ledger.store import file_digest
 from clma.records import ArtifactRef, model_ref
 
 __all__ = ["AuditReport", "audit"]
@@ -78,16 +77,14 @@ def _refs_in(values: Any) -> Iterator[ArtifactRef]:
 def _tensors_of(federation: Federation, ref: ArtifactRef) -> dict[str, ArtifactRef]:
     try:
         sealed = parse_sealed(federation.store.get(ref.path))
-    except DamagedStoreError:
+    except (DamagedStoreError, StorageError):
         return {}  # reported as a problem of the record itself
     return {update.tensors.path: update.tensors for update in sealed.updates}
 
 
 def _problem(federation: Federation, ref: ArtifactRef) -> str | None:
     try:
-        found = file_digest(federation.store.local_path(ref.path))
-    except DamagedStoreError as error:
+        federation.store.verified_path(ref)
+    except (DamagedStoreError, StorageError) as error:
         return str(error)
-    if found == ref.sha256:
-        return None
-    return f"{ref.path} has SHA-256 {found[:12]}..., recorded is {ref.sha256[:12]}..."
+    return None

@@ -1,6 +1,8 @@
 """Read what clients dropped for a round, and fix what of it is used.
 
-One bad folder costs that client's vote and nothing else: whatever is found becomes a row.
+One bad folder costs that client's vote and nothing else: whatever is found becomes a row. Only what
+the store itself refuses (a disk that fails, a server that does not answer) is no fault of the
+client: the seal fails, and can be tried again.
 """
 
 from __future__ import annotations
@@ -9,8 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from clma.config import FederationConfig
-from clma.errors import DamagedStoreError, InvalidUpdateError, MissingObjectError
+from clma.errors import (
+    ClmaError,
+    DamagedStoreError,
+    InvalidUpdateError,
+    MissingObjectError,
+    StorageError,
+)
 from clma.ledger.keys import inbox_prefix, is_client_id, printable, update_key
+from clma.ledger.refusals import SENDERS_FAULTS, refusals_named
 from clma.ledger.store import Store
 from clma.records import (
     ClientState,
@@ -169,10 +178,17 @@ def _judge(
         return replace(row, reason=error.reason, detail=printable(str(error), 500)), None
     except MissingObjectError:
         return replace(row, reason=Reason.INCOMPLETE.value, detail=_what_is_missing(folder)), None
-    except (DamagedStoreError, OSError) as error:
-        detail = printable(str(error), 300)
-        return replace(row, reason=Reason.BAD_FORMAT.value, detail=detail), None
+    except DamagedStoreError as error:
+        return _unreadable(row, error), None
+    except StorageError as error:
+        if error.errno not in SENDERS_FAULTS:
+            raise
+        return _unreadable(row, error), None
     return row, update
+
+
+def _unreadable(row: UpdateRow, error: ClmaError) -> UpdateRow:
+    return replace(row, reason=Reason.BAD_FORMAT.value, detail=printable(str(error), 300))
 
 
 def _check_present(client: ClientState) -> None:
@@ -212,7 +228,8 @@ def _take_tensors(
         raise InvalidUpdateError(
             f"tensors of {size} bytes, at most {limit} are read", Reason.BAD_FORMAT
         )
-    check_tensors(folder.store.local_path(key), message.tensors_sha256, expected)
+    with refusals_named("read", key, folder.store.url):
+        check_tensors(folder.store.local_path(key), message.tensors_sha256, expected)
     checked = admit(message, expected, key)
     row = replace(
         row,
@@ -256,7 +273,11 @@ def _late(store: Store, state: FederationState, before: SealedRound) -> Iterator
             key = update_key(before.round_num, client_id, MESSAGE_FILE)
             try:
                 received_at = store.info(key).modified
-            except (DamagedStoreError, OSError):
+            except DamagedStoreError:
+                continue
+            except StorageError as error:
+                if error.errno not in SENDERS_FAULTS:
+                    raise
                 continue
             yield UpdateRow(
                 client_id,

@@ -9,6 +9,7 @@ from typing import Any
 
 from clma.errors import ConflictError
 from clma.ledger.chain import Chain, Entry, EntryKind
+from clma.ledger.keys import entry_key
 from clma.ledger.state import fold
 from clma.ledger.store import Store
 from clma.records import FederationState
@@ -90,6 +91,9 @@ class Journal:
             entries = self.entries()
             payload = build(self._newest(entries))
             if payload is None:
+                if entries:
+                    # Who took the step may have been stopped before its name was on the disk.
+                    self._store.make_durable(entry_key(entries[-1].number))
                 return self.state()
             try:
                 self._chain.append(kind, payload, expected_number=len(entries), at=now)

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import errno
 import os
-import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from clma.errors import ConflictError, DamagedStoreError, MissingObjectError
+from clma.ledger.durable_file import (
+    DurableFolders,
+    discard,
+    replace_files,
+    sync_folder,
+    write_draft,
+)
 from clma.ledger.object_info import ObjectInfo
+from clma.ledger.refusals import refusals_named
 
 __all__ = ["LocalDisk"]
 
 # Absent on Windows. NONBLOCK: opening a named pipe that someone dropped must not wait for a writer.
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _BINARY = getattr(os, "O_BINARY", 0)
 
 _MAX_DEPTH = 8
@@ -32,6 +39,9 @@ _MAX_DEPTH = 8
 class LocalDisk:
     """Keys as paths below a folder, which is made with the first object.
 
+    What the disk refuses is a `StorageError`: never an empty listing, a missing object, or half of
+    one.
+
     Parameters
     ----------
     root : Path
@@ -39,65 +49,80 @@ class LocalDisk:
 
     def __init__(self, root: Path) -> None:
         self._root = root.absolute()
+        self._folders = DurableFolders(self._root)
         self.url = str(self._root)
 
     def read(self, key: str) -> bytes:
         """Return an object's bytes."""
-        descriptor = self._open(key)
-        with os.fdopen(descriptor, "rb") as handle:
+        with refusals_named("read", key, self.url), os.fdopen(self._open(key), "rb") as handle:
             return handle.read()
 
     def info(self, key: str) -> ObjectInfo:
         """Return an object's size and age."""
-        descriptor = self._open(key)
-        try:
-            status = os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
+        with refusals_named("read", key, self.url):
+            descriptor = self._open(key)
+            try:
+                status = os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
         modified = dt.datetime.fromtimestamp(status.st_mtime, tz=dt.UTC)
         return ObjectInfo(status.st_size, modified, f"{status.st_dev}:{status.st_ino}")
 
     def names(self, prefix: str) -> Iterator[str]:
         """Yield the keys below a folder, and links and odd names as they are found, unsorted."""
-        folder = self._path(prefix) if prefix else self._root
-        if folder.is_dir():
-            found = _walk(folder, f"{prefix}/" if prefix else "")
-            yield from (name for name in found if not _is_hidden(name))
+        with refusals_named("listed", prefix or "the store", self.url):
+            folder = self._path(prefix) if prefix else self._root
+            found = list(_walk(_entries(folder), f"{prefix}/" if prefix else ""))
+        yield from (name for name in found if not _is_hidden(name))
 
     def create(self, key: str, data: bytes) -> None:
         """Write an object that must not be there yet."""
-        path = self._path(key)
-        draft = self._stage(path, data)
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            raise ConflictError(f"{key} is already there in {self.url}") from None
-        finally:
-            draft.unlink()
+        with refusals_named("written", key, self.url, len(data)):
+            path = self._path(key)
+            self._folders.make(path.parent)
+            draft = write_draft(path, data)
+            try:
+                is_new = _link(draft, path)
+            finally:
+                discard(draft)
             # Also after a conflict: whoever builds on the other writer's object needs it durable.
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
+        if not is_new:
+            raise ConflictError(f"{key} is already there in {self.url}")
 
     def replace(self, key: str, data: bytes) -> None:
         """Write an object, over an older one if need be."""
-        path = self._path(key)
-        self._stage(path, data).replace(path)
-        _sync_folder(path.parent)
+        # In the folder of the file itself: a plant may have the right to write there only.
+        with refusals_named("written", key, self.url, len(data)):
+            path = self._path(key)
+            self._folders.make(path.parent)
+            replace_files({path: data})
+
+    def make_durable(self, key: str) -> None:
+        """Wait until an object's name is on the disk, whoever wrote it."""
+        with refusals_named("written", key, self.url):
+            folder = self._path(key).parent
+            self._folders.make(folder)
+            sync_folder(folder)
 
     def file(self, key: str) -> Path:
         """Return an object's own file."""
-        os.close(self._open(key))
-        return self._path(key)
+        with refusals_named("read", key, self.url):
+            os.close(self._open(key))
+            return self._path(key)
 
     def sweep(self, prefix: str, older_than_s: float) -> int:
         """Delete drafts that a killed writer left below a folder; returns how many."""
-        folder = self._path(prefix)
+        with refusals_named("listed", prefix, self.url):
+            folder = self._path(prefix)
+            names = [name for name in _walk(_entries(folder), "") if _is_draft(name)]
         limit = time.time() - older_than_s
         n_deleted = 0
-        for name in _walk(folder, "") if folder.is_dir() else ():
+        for name in names:
             path = folder / name
-            # Another sweeper, or the writer itself, may be first.
-            with contextlib.suppress(FileNotFoundError, PermissionError):
-                if _is_draft(name) and path.lstat().st_mtime < limit:
+            # Another sweeper, or the writer itself, may be first; and what stays does no harm.
+            with contextlib.suppress(OSError):
+                if path.lstat().st_mtime < limit:
                     path.unlink()
                     n_deleted += 1
         return n_deleted
@@ -115,36 +140,59 @@ class LocalDisk:
             descriptor = os.open(self._path(key), _READ | _BINARY)
         except (FileNotFoundError, NotADirectoryError):
             raise MissingObjectError(f"{key} is missing in {self.url}") from None
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise DamagedStoreError(f"{key} is a link, and links are not followed") from None
+        if not _is_plain(descriptor):
             os.close(descriptor)
             raise DamagedStoreError(f"{key} is not a plain file in {self.url}")
         return descriptor
 
-    def _stage(self, path: Path, data: bytes) -> Path:
-        # In the folder of the file itself: a plant may have the right to write there only. Synced
-        # before it gets its name, so that a power cut never leaves a named file without content.
-        _make_folders(path.parent)
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-        descriptor = os.open(draft, _CREATE | _BINARY, 0o666)
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        return draft
 
-
-def _walk(folder: Path, prefix: str, depth: int = _MAX_DEPTH) -> Iterator[str]:
+def _is_plain(descriptor: int) -> bool:
     try:
-        entries = list(os.scandir(folder))
-    except PermissionError:
-        # Named as if it were an object: whoever opens it gets an error for this one alone.
-        yield prefix.removesuffix("/")
-        return
+        return stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _link(draft: Path, path: Path) -> bool:
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    except PermissionError as error:
+        if error.errno != errno.EPERM:
+            raise
+        # The folder took the draft: it is not the user's right that is missing. FAT says it so.
+        raise OSError(errno.EOPNOTSUPP, "no hard links") from None
+    return True
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _walk(
+    entries: Iterable[os.DirEntry[str]], prefix: str, depth: int = _MAX_DEPTH
+) -> Iterator[str]:
     for entry in entries:
-        if depth and entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path), f"{prefix}{entry.name}/", depth - 1)
+        name = prefix + entry.name
+        if not depth or not entry.is_dir(follow_symlinks=False):
+            yield name
+            continue
+        try:
+            inner = _entries(Path(entry.path))
+        except PermissionError:
+            # Named as if it were an object: whoever opens it gets an error for this one alone.
+            yield name
         else:
-            yield prefix + entry.name
+            yield from _walk(inner, f"{name}/", depth - 1)
 
 
 def _is_hidden(name: str) -> bool:
@@ -154,23 +202,3 @@ def _is_hidden(name: str) -> bool:
 def _is_draft(name: str) -> bool:
     last = name.rpartition("/")[2]
     return last.startswith(".") and last.endswith(".tmp")
-
-
-def _make_folders(folder: Path) -> None:
-    missing = []
-    while not folder.is_dir():
-        missing.append(folder)
-        folder = folder.parent
-    for new in reversed(missing):
-        new.mkdir(exist_ok=True)
-        _sync_folder(new.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":  # Windows cannot open a folder; NTFS journals the name itself
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import MemoryStore, from_url
 
-from clma.errors import ClmaError, ConflictError, MissingObjectError
+from clma.errors import ClmaError, ConflictError, MissingObjectError, StorageError
 from clma.ledger.object_info import ObjectInfo
 
 __all__ = ["RemoteObjects"]
@@ -44,36 +45,49 @@ class RemoteObjects:
 
     def read(self, key: str) -> bytes:
         """Return an object's bytes."""
-        try:
+        with self._refusals_named("read", key):
             return bytes(self._store.get(key).bytes())
-        except FileNotFoundError:
-            raise MissingObjectError(f"{key} is missing in {self.url}") from None
 
     def info(self, key: str) -> ObjectInfo:
         """Return an object's size and age."""
-        try:
+        with self._refusals_named("read", key):
             head = self._store.head(key)
-        except FileNotFoundError:
-            raise MissingObjectError(f"{key} is missing in {self.url}") from None
         modified = head["last_modified"].astimezone(dt.UTC)
         identity = f"{head.get('e_tag') or ''}:{modified.isoformat()}"
         return ObjectInfo(int(head["size"]), modified, identity)
 
     def names(self, prefix: str) -> Iterator[str]:
         """Yield the keys below a prefix, unsorted."""
-        for page in self._store.list(prefix or None):
-            yield from (str(item["path"]) for item in page)
+        with self._refusals_named("listed", prefix or "the store"):
+            pages = list(self._store.list(prefix or None))
+        yield from (str(item["path"]) for page in pages for item in page)
 
     def create(self, key: str, data: bytes) -> None:
         """Write an object that must not be there yet."""
-        try:
-            self._store.put(key, data, mode="create")
-        except (AlreadyExistsError, PreconditionError):
-            raise ConflictError(f"{key} is already there in {self.url}") from None
+        with self._refusals_named("written", key):
+            try:
+                self._store.put(key, data, mode="create")
+            except (AlreadyExistsError, PreconditionError):
+                raise ConflictError(f"{key} is already there in {self.url}") from None
 
     def replace(self, key: str, data: bytes) -> None:
         """Write an object, over an older one if need be."""
-        self._store.put(key, data)
+        with self._refusals_named("written", key):
+            self._store.put(key, data)
+
+    @contextlib.contextmanager
+    def _refusals_named(self, done: str, what: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise MissingObjectError(f"{what} is missing in {self.url}") from None
+        except (BaseError, OSError) as error:
+            # No number of the operating system: whose fault it is cannot be told from here.
+            first_line = str(error).partition("\n")[0].strip() or type(error).__name__
+            raise StorageError(
+                f"{what} cannot be {done} in {self.url}: {first_line}; check network and "
+                "credentials, then try it again"
+            ) from None
 
 
 def _memory(url: str) -> MemoryStore:

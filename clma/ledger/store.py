@@ -1,7 +1,7 @@
 """The federation folder on a local disk or any object store, behind one small interface.
 
 Every write of the ledger goes through *put if absent*, which is atomic on all of them; on a local
-disk it is durable, too, before it returns.
+disk it is durable, too, before it returns. What the place refuses is a `StorageError` everywhere.
 
 Examples
 --------
@@ -29,6 +29,7 @@ from clma.ledger.keys import check_key
 from clma.ledger.local_disk import LocalDisk
 from clma.ledger.object_info import ObjectInfo
 from clma.ledger.object_store import RemoteObjects
+from clma.ledger.refusals import refusals_named
 from clma.records import ArtifactRef
 
 __all__ = ["Store", "file_digest"]
@@ -174,6 +175,15 @@ class Store:
         self._objects.replace(check_key(key), data)
         return ArtifactRef(key, hashlib.sha256(data).hexdigest())
 
+    def make_durable(self, key: str) -> None:
+        """Wait until an object that was found here outlasts a power cut.
+
+        Its writer may have been stopped between the object's name and the sync of its folder; who
+        builds on an object that it did not write itself asks for this first.
+        """
+        if isinstance(self._objects, LocalDisk):
+            self._objects.make_durable(check_key(key))
+
     def local_path(self, key: str) -> Path:
         """Return a file with the object's bytes, to be mapped into memory and not to be changed.
 
@@ -188,14 +198,9 @@ class Store:
         check_key(key)
         if isinstance(self._objects, LocalDisk):
             return self._objects.file(key)
-        with self._lock:
-            path = self._cache_folder() / key
-            if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                draft = path.with_name(path.name + ".tmp")
-                draft.write_bytes(self.get(key))
-                draft.replace(path)
-            return path
+        copies = tempfile.gettempdir()
+        with self._lock, refusals_named("written", f"the copy of {key}", copies):
+            return self._download(key)
 
     def verified_path(self, ref: ArtifactRef) -> Path:
         """Return a file with the object's bytes if they are the recorded ones.
@@ -206,7 +211,9 @@ class Store:
             If it is missing or its digest is another.
         """
         path = self.local_path(ref.path)
-        _check_digest(ref, file_digest(path))
+        with refusals_named("read", ref.path, self.url):
+            found = file_digest(path)
+        _check_digest(ref, found)
         return path
 
     def sweep(self, prefix: str, *, older_than_s: float = DRAFT_AGE_S) -> int:
@@ -217,6 +224,21 @@ class Store:
         if isinstance(self._objects, LocalDisk):
             return self._objects.sweep(check_key(prefix), older_than_s)
         return 0
+
+    def _download(self, key: str) -> Path:
+        path = self._cache_folder() / key
+        if not path.exists():
+            data = self.get(key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = path.with_name(path.name + ".tmp")
+            try:
+                draft.write_bytes(data)
+                draft.replace(path)
+            except OSError:
+                # A full disk is not to stay full of what nobody can use.
+                draft.unlink(missing_ok=True)
+                raise
+        return path
 
     def _cache_folder(self) -> Path:
         if self._cache is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import io
 import json
 import pickle
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clma.errors import StorageError
 from clma.ledger.federation import Federation
 from clma.ledger.keys import update_key
 from clma.parameters.tensor_file import serialize_tensors
@@ -21,6 +23,7 @@ from clma.records import ClientStatus
 from clma.rows import Verdict
 from clma.updates.reasons import Reason
 from tests.clma.ledger.fleet import DUE, NOW, drop, make_fleet, model, row_of
+from tests.clma.ledger.refusing import refuse
 
 ONE_NAN = np.array([0, np.nan, 0, 0], np.float32)
 INFINITE = np.full((4, 3), np.inf, np.float32)
@@ -259,3 +262,27 @@ def test_the_order_of_arrival_changes_nothing(tmp_path: Path) -> None:
     one, two = (fleet.seal_round(now=DUE).updates for fleet in fleets)
 
     assert one == two
+
+
+def test_a_disk_that_fails_costs_nobody_the_vote(
+    fleet: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seal fails and can be tried again; a rejection would stand for good."""
+    drop(fleet, "p0")
+    with monkeypatch.context() as patch:
+        patch.setattr("clma.ledger.inbox.check_tensors", refuse(errno.EIO))
+        with pytest.raises(StorageError, match=r"p0/update.safetensors cannot be read"):
+            fleet.seal_round(now=DUE)
+
+    assert row_of(fleet.seal_round(now=DUE), "p0").verdict is Verdict.ACCEPTED
+
+
+def test_a_file_that_its_plant_made_unreadable_costs_its_vote_only(
+    fleet: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop(fleet, "p0")
+    monkeypatch.setattr("clma.ledger.inbox.check_tensors", refuse(errno.EACCES))
+
+    sealed = fleet.seal_round(now=DUE)
+
+    assert row_of(sealed, "p0").reason == "BAD_FORMAT"
