@@ -28,6 +28,7 @@ from clma.ledger.audit import audit
 from clma.ledger.federation import Federation
 from clma.ledger.inbox import MESSAGE_FILE
 from clma.ledger.keys import inbox_prefix
+from clma.ledger.preflight import Health, check_store
 from clma.records import FederationState, Phase
 
 __all__ = ["app", "main"]
@@ -84,6 +85,9 @@ def init(
     now = dt.datetime.now(dt.UTC)
     made = _found(store, config, model, _client_ids(clients), now)
     state = made.open_round(now=now, moves=given_moves(made.state(), config, 1))
+    for finding in check_store(made, now=now):
+        if finding.health is not Health.OK:
+            typer.echo(f"warning: {finding.detail}", err=True)
     facts = {
         "store": made.store.url,
         "federation": made.name,

@@ -23,6 +23,7 @@ from clma.ledger.durable_file import (
     sync_folder,
     write_draft,
 )
+from clma.ledger.keys import LEDGER_PREFIX
 from clma.ledger.object_info import ObjectInfo
 from clma.ledger.refusals import refusals_named
 
@@ -48,9 +49,9 @@ class LocalDisk:
     """
 
     def __init__(self, root: Path) -> None:
-        self._root = root.absolute()
-        self._folders = DurableFolders(self._root)
-        self.url = str(self._root)
+        self.root = root.absolute()
+        self._folders = DurableFolders(self.root)
+        self.url = str(self.root)
 
     def read(self, key: str) -> bytes:
         """Return an object's bytes."""
@@ -71,7 +72,7 @@ class LocalDisk:
     def names(self, prefix: str) -> Iterator[str]:
         """Yield the keys below a folder, and links and odd names as they are found, unsorted."""
         with refusals_named("listed", prefix or "the store", self.url):
-            folder = self._path(prefix) if prefix else self._root
+            folder = self._path(prefix) if prefix else self.root
             found = list(_walk(_entries(folder), f"{prefix}/" if prefix else ""))
         yield from (name for name in found if not _is_hidden(name))
 
@@ -105,6 +106,29 @@ class LocalDisk:
             self._folders.make(folder)
             sync_folder(folder)
 
+    def probe(self) -> dt.datetime:
+        """Write a hidden file, name it once, sync both, delete it; returns the disk's time.
+
+        Where an entry would be written; of the other folders only the right to write is checked.
+        """
+        folder = self.root / LEDGER_PREFIX
+        with refusals_named("written", "a probe", str(folder)):
+            draft = write_draft(folder / "probe", b"probe")
+            named = draft.with_suffix(".named.tmp")
+            try:
+                modified = draft.stat().st_mtime
+                if not _link(draft, named) or _link(draft, named):
+                    raise OSError(errno.EOPNOTSUPP, "a name was given twice")
+            finally:
+                discard(draft)
+                discard(named)
+            sync_folder(folder)
+        for other in (self.root, self.root / "models", self.root / "rounds"):
+            with refusals_named("written", "a probe", str(other)):
+                if other.is_dir() and not os.access(other, os.W_OK | os.X_OK):
+                    raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        return dt.datetime.fromtimestamp(modified, tz=dt.UTC)
+
     def file(self, key: str) -> Path:
         """Return an object's own file."""
         with refusals_named("read", key, self.url):
@@ -128,7 +152,7 @@ class LocalDisk:
         return n_deleted
 
     def _path(self, key: str) -> Path:
-        path = self._root
+        path = self.root
         for part in key.split("/"):
             path = path / part
             if path.is_symlink():

@@ -16,6 +16,9 @@ from clma.ledger.object_info import ObjectInfo
 
 __all__ = ["RemoteObjects"]
 
+_PROBE_KEY = "preflight/probe"
+"""Written over each time: the right to delete is not needed."""
+
 _memories: dict[str, MemoryStore] = {}
 _memories_lock = threading.Lock()
 
@@ -74,6 +77,18 @@ class RemoteObjects:
         """Write an object, over an older one if need be."""
         with self._refusals_named("written", key):
             self._store.put(key, data)
+
+    def probe(self) -> dt.datetime:
+        """Write an object, see that it is not made a second time; returns the store's time."""
+        self.replace(_PROBE_KEY, b"probe")
+        try:
+            self.create(_PROBE_KEY, b"probe")
+        except ConflictError:
+            return self.info(_PROBE_KEY).modified
+        raise StorageError(
+            f"{self.url} makes an object that is there already: two nights could both commit; use "
+            "a store with conditional writes"
+        )
 
     @contextlib.contextmanager
     def _refusals_named(self, done: str, what: str) -> Iterator[None]:

@@ -14,6 +14,7 @@ Examples
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import shutil
 import tempfile
@@ -183,6 +184,21 @@ class Store:
         """
         if isinstance(self._objects, LocalDisk):
             self._objects.make_durable(check_key(key))
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder on this machine, or None for an object store."""
+        return self._objects.root if isinstance(self._objects, LocalDisk) else None
+
+    def probe(self) -> dt.datetime:
+        """Do once what every write needs, and return what the store's clock said.
+
+        Raises
+        ------
+        StorageError
+            If the place cannot be written to, or lets two writers make one object.
+        """
+        return self._objects.probe()
 
     def local_path(self, key: str) -> Path:
         """Return a file with the object's bytes, to be mapped into memory and not to be changed.
