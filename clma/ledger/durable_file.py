@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["DurableFolders", "discard", "replace_files", "sync_folder", "write_draft"]
+__all__ = ["DurableFolders", "discard", "replace_files", "sync_file", "sync_folder", "write_draft"]
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
@@ -90,11 +90,22 @@ def discard(draft: Path) -> None:
         draft.unlink()
 
 
+def sync_file(path: Path) -> None:
+    """Wait until the bytes of a file that somebody else wrote are on the disk."""
+    if os.name == "nt":  # Windows syncs only what is open for writing
+        return
+    _sync(path)
+
+
 def sync_folder(folder: Path) -> None:
     """Wait until the names in a folder are on the disk."""
     if os.name == "nt":  # Windows cannot open a folder; NTFS journals the name itself
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

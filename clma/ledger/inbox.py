@@ -230,6 +230,8 @@ def _take_tensors(
         )
     with refusals_named("read", key, folder.store.url):
         check_tensors(folder.store.local_path(key), message.tensors_sha256, expected)
+    # An entry will name it, and who dropped it may not have waited for the disk.
+    folder.store.make_durable(key)
     checked = admit(message, expected, key)
     row = replace(
         row,

@@ -20,6 +20,7 @@ from clma.ledger.durable_file import (
     DurableFolders,
     discard,
     replace_files,
+    sync_file,
     sync_folder,
     write_draft,
 )
@@ -100,11 +101,12 @@ class LocalDisk:
             replace_files({path: data})
 
     def make_durable(self, key: str) -> None:
-        """Wait until an object's name is on the disk, whoever wrote it."""
+        """Wait until an object's bytes and name are on the disk, whoever wrote it."""
         with refusals_named("written", key, self.url):
-            folder = self._path(key).parent
-            self._folders.make(folder)
-            sync_folder(folder)
+            path = self.file(key)
+            sync_file(path)
+            self._folders.make(path.parent)
+            sync_folder(path.parent)
 
     def probe(self) -> dt.datetime:
         """Write a hidden file, name it once, sync both, delete it; returns the disk's time.

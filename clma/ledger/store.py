@@ -179,8 +179,9 @@ class Store:
     def make_durable(self, key: str) -> None:
         """Wait until an object that was found here outlasts a power cut.
 
-        Its writer may have been stopped between the object's name and the sync of its folder; who
-        builds on an object that it did not write itself asks for this first.
+        Its writer may have been stopped between the object's name and the sync of its folder, or
+        be a program that syncs nothing; who builds on an object that it did not write itself asks
+        for this first.
         """
         if isinstance(self._objects, LocalDisk):
             self._objects.make_durable(check_key(key))

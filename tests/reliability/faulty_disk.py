@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from clma.ledger.keys import LEDGER_PREFIX
+
 REFUSED_TO_WRITE = ("ENOSPC", "EDQUOT", "EIO", "EACCES", "EROFS")
 
 FAULTS: Mapping[str, tuple[str, ...]] = {
@@ -181,8 +183,15 @@ class FaultyDisk:
 
     def _check_synced(self, source: Any, path: Any) -> None:
         mine = self._mine(path)
-        if mine is not None and self._mine(source) not in self._synced:
+        if mine is None:
+            return
+        if self._mine(source) not in self._synced:
             self.violations.append(f"{mine.name} got its name before its bytes were on the disk")
+        if mine.parent.name == LEDGER_PREFIX:
+            early = [name for name in self.volatile if name.parent.name != LEDGER_PREFIX]
+            self.violations += [
+                f"{mine.name} stands on {name.name}, not on the disk" for name in early
+            ]
 
 
 def _error(name: str) -> OSError:

@@ -129,6 +129,7 @@ def _judge_second_attempt(scene: Scene, folder: Path, disk: FaultyDisk) -> Itera
             scene.act(folder, lambda _: None)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
         yield f"the second attempt fails: {type(error).__name__}: {error}"
+    yield from again.violations
     if visible(folder) != scene.after:
         yield "the second attempt comes to other bytes"
     yield from (f"{path.name} is not on the disk in the end" for path in sorted(again.volatile))

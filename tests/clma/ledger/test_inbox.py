@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import io
 import json
+import os
 import pickle
 import zipfile
 from collections.abc import Mapping
@@ -286,3 +287,18 @@ def test_a_file_that_its_plant_made_unreadable_costs_its_vote_only(
     sealed = fleet.seal_round(now=DUE)
 
     assert row_of(sealed, "p0").reason == "BAD_FORMAT"
+
+
+def test_what_an_entry_will_name_is_on_the_disk_first(
+    fleet: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that dropped a file may not have waited for the disk."""
+    drop(fleet, "p0")
+    tensors = Path(fleet.store.url) / "inbox/round=000001/p0/update.safetensors"
+    tensors.write_bytes(tensors.read_bytes())
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+
+    fleet.seal_round(now=DUE)
+
+    assert {tensors.stat().st_ino, tensors.parent.stat().st_ino} <= set(synced)
