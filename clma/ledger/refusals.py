@@ -39,6 +39,7 @@ _ADVICE: Mapping[int, tuple[str, str]] = {
     errno.ENFILE: ("too many files are open", "raise the system's limit of open files"),
     errno.ESTALE: ("the network folder was replaced", "mount it again"),
     errno.ENOTDIR: ("a file lies where a folder is wanted", "move that file away"),
+    errno.EEXIST: ("a file lies where a folder is wanted", "move that file away"),
     errno.EISDIR: ("a folder lies where a file is wanted", "move that folder away"),
     errno.EOPNOTSUPP: ("the file system cannot do it", "use one with hard links, not FAT"),
     errno.EMLINK: ("the file system has no more hard links", "use another one"),
