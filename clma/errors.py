@@ -24,6 +24,7 @@ __all__ = [
     "RoundHeldError",
     "RoundStateError",
     "ShapeMismatchError",
+    "StorageError",
     "UnknownClientError",
     "UnknownFederationError",
 ]
@@ -87,6 +88,22 @@ class DamagedStoreError(ClmaError):
 
 class MissingObjectError(DamagedStoreError):
     """The store holds no object of this key."""
+
+
+class StorageError(ClmaError, OSError):
+    """A disk or an object store refused to read or to write; it may be in order the next time.
+
+    Parameters
+    ----------
+    message : str
+        One line: what, where, why, and what helps.
+    errno : int, optional
+        What the operating system said, where it was the one that refused.
+    """
+
+    def __init__(self, message: str, errno: int | None = None) -> None:
+        super().__init__(message)
+        self.errno = errno
 
 
 class MissingExtraError(ClmaError, ImportError):

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from clma.config import FederationConfig
-from clma.errors import ClmaError
+from clma.errors import ClmaError, StorageError
 from clma.ledger.federation import Federation
 from clma.records import ArtifactRef, FederationState
 from clma.rows import SealedRound
@@ -139,9 +139,14 @@ PINNED_TO_RUN: TaskOptions = {
 
 
 def _is_not_ours(task: Any, task_run: Any, state: State[Any]) -> bool:  # noqa: ARG001
-    """Tell whether trying again can help: a `ClmaError` says what is wrong, and stays wrong."""
+    """Tell whether trying again can help: a `ClmaError` says what is wrong, and stays wrong.
+
+    All but one: a disk may have room again, a server may answer again.
+    """
     try:
         state.result()
+    except StorageError:
+        return True
     except ClmaError:
         return False
     except Exception:  # noqa: BLE001 - whatever else it was, the task's retries are for it

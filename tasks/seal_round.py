@@ -9,6 +9,7 @@ from prefect import get_run_logger, task
 from clma.ledger.chain import EntryKind
 from clma.ledger.federation import Federation
 from clma.ledger.keys import entry_key
+from clma.ledger.preflight import Health, check_store, refuse_impossible
 from clma.records import Phase
 from clma.rows import Verdict
 from tasks.choose_round import ChosenRound
@@ -19,10 +20,14 @@ __all__ = ["seal_round"]
 
 @task(**PINNED_TO_RUN, **IO_RETRIES, task_run_name="seal round {chosen.round_num}")
 def seal_round(store: str, federation: str, chosen: ChosenRound) -> Night:
-    """Read the inbox through the validator and record what was accepted; sealing is once."""
+    """Read the inbox through the validator and record what was accepted; sealing is once.
+
+    A round that cannot be written whatever its updates are is not sealed; less than that is logged.
+    """
     opened = Federation.open(store, federation)
     state = opened.state()
     if state.phase is Phase.OPEN and state.round_num == chosen.round_num:
+        _check_disk(opened)
         opened.seal_round(now=dt.datetime.now(dt.UTC), force=True)
     round_num = chosen.round_num or state.round_num
     sealed = opened.sealed_round(round_num)
@@ -34,3 +39,11 @@ def seal_round(store: str, federation: str, chosen: ChosenRound) -> Night:
     digest = opened.entry_digest(EntryKind.ROUND_SEALED, round_num)
     folder = opened.store.info(entry_key(0)).identity
     return Night(store, federation, round_num, digest or "", len(sealed.updates), folder)
+
+
+def _check_disk(federation: Federation) -> None:
+    findings = check_store(federation, now=dt.datetime.now(dt.UTC))
+    for finding in findings:
+        if finding.health is not Health.OK:
+            get_run_logger().warning("%s: %s", finding.check, finding.detail)
+    refuse_impossible(findings)

@@ -33,6 +33,7 @@ from clma.errors import ConflictError, InvalidConfigError
 from clma.ledger.federation import Federation
 from clma.ledger.inbox import MESSAGE_FILE
 from clma.ledger.keys import CONFIG_KEY, inbox_prefix
+from clma.ledger.preflight import Health, check_store
 from clma.records import FederationState, Phase
 
 __all__ = ["configure", "init", "status"]
@@ -66,6 +67,9 @@ def init(
         "base_digest": state.cohorts["c0"].model_digest,
     }
     _say_who_can_speak(config, state)
+    for finding in check_store(made, now=now):
+        if finding.health is not Health.OK:
+            typer.echo(f"warning: {finding.detail}", err=True)
     show(
         facts,
         f"federation {made.name} in {made.store.url}: {len(state.clients)} clients, "

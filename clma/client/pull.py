@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
-import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from clma.config import DriftConfig
 from clma.errors import DamagedStoreError, UnknownClientError
+from clma.ledger.durable_file import replace_files
 from clma.ledger.federation import Federation
 from clma.ledger.keys import printable
+from clma.ledger.refusals import refusals_named
 from clma.records import ClientState, ClientStatus, FederationState, model_ref
 
 __all__ = ["PulledModel", "find_client", "note_path", "open_federation", "pull", "read_note"]
@@ -82,6 +83,8 @@ def pull(url: str | Path | Federation, federation: str, client_id: str, out: Pat
         If the store holds another federation, or the client is not registered.
     DamagedStoreError
         If the model is missing or was changed.
+    StorageError
+        If the disk refuses; then nothing of the model is there under its name.
     """
     opened = open_federation(url, federation)
     state = opened.state()
@@ -89,10 +92,11 @@ def pull(url: str | Path | Federation, federation: str, client_id: str, out: Pat
     data = opened.store.get_verified(model_ref(client.serving_digest))
     confirm_cohort = _cohort_to_confirm(opened, state, client)
     confirm_path = None
+    files: dict[Path, bytes] = {}
     if confirm_cohort is not None:
         confirm_path = out.with_name(f"{out.stem}.origin.safetensors")
         origin = state.cohorts[confirm_cohort].model_digest
-        _replace(confirm_path, opened.store.get_verified(model_ref(origin)))
+        files[confirm_path] = opened.store.get_verified(model_ref(origin))
     pulled = PulledModel(
         federation=state.federation,
         client_id=client_id,
@@ -107,8 +111,9 @@ def pull(url: str | Path | Federation, federation: str, client_id: str, out: Pat
         confirm_path=confirm_path,
     )
     # The note goes first: a model without its note would be taken for the one of the state.
-    _replace(note_path(out), _NOTE.dump_json(pulled, indent=2))
-    _replace(out, data)
+    files[note_path(out)] = _NOTE.dump_json(pulled, indent=2)
+    files[out] = data
+    _replace(files)
     return pulled
 
 
@@ -156,11 +161,10 @@ def _cohort_to_confirm(
     return home if opened.config.drift.confirm and home in state.cohorts else None
 
 
-def _replace(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        draft.write_bytes(data)
-        os.replace(draft, path)  # noqa: PTH105
-    finally:
-        draft.unlink(missing_ok=True)
+def _replace(files: Mapping[Path, bytes]) -> None:
+    size = sum(len(data) for data in files.values())
+    names = ", ".join(path.name for path in files)
+    folder = next(iter(files)).parent
+    with refusals_named("written", names, str(folder), size):
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_files(files)

@@ -13,7 +13,6 @@ True
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +22,8 @@ from numpy.typing import NDArray
 from clma.config import DriftConfig
 from clma.drift import DetectorState, DriftReading, make_detector
 from clma.errors import DamagedStoreError, InvalidUpdateError
+from clma.ledger.durable_file import replace_files
+from clma.ledger.refusals import refusals_named
 
 __all__ = ["DriftReporter"]
 
@@ -120,9 +121,9 @@ class DriftReporter:
             "before": self._before.to_json(),
             "after": self._after.to_json(),
         }
-        draft = path.with_name(path.name + ".tmp")
-        draft.write_text(json.dumps(values), encoding="utf-8")
-        os.replace(draft, path)  # noqa: PTH105
+        data = json.dumps(values).encode()
+        with refusals_named("written", path.name, str(path.parent), len(data)):
+            replace_files({path: data})
 
 
 def _mean_and_error(losses: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:

@@ -29,6 +29,7 @@ from clma.ledger.inbox import (
     spare_tensors_file,
 )
 from clma.ledger.keys import update_key
+from clma.ledger.refusals import refusals_named
 from clma.ledger.store import Store, file_digest
 from clma.records import FederationState, Phase, UpdateMessage
 from clma.rows import Verdict
@@ -161,11 +162,15 @@ def submit(
     )
     recorded = _recorded(opened.store, message, expected)
     if recorded is not None and same_update(recorded, message):
+        # The attempt before may have failed for the very reason that it was not on the disk yet.
+        opened.store.make_durable(_key(message, MESSAGE_FILE))
         return replace(receipt, duplicate=True)
-    _check(message, tensors, state, expected)
+    with refusals_named("read", tensors.name, str(tensors.parent)):
+        _check(message, tensors, state, expected)
+        data = tensors.read_bytes()
     if recorded is not None:
         _refuse_second(opened.store, message)
-    _send_tensors(opened.store, message, tensors.read_bytes())
+    _send_tensors(opened.store, message, data)
     duplicate = _send_message(opened.store, message, expected)
     _check_in_time(opened, message)
     return replace(receipt, duplicate=duplicate)

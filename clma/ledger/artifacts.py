@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from clma.ledger.refusals import refusals_named
 from clma.ledger.store import Store
 from clma.parameters.tensor_file import TensorFile
 from clma.records import ArtifactRef, model_ref
@@ -46,12 +47,15 @@ class ArtifactShelf:
         DamagedStoreError
             If they are missing or were changed.
         """
-        return TensorFile(self._verified_path(ref))
+        path = self._verified_path(ref)
+        with refusals_named("read", ref.path, self.store.url):
+            return TensorFile(path)
 
     def _verified_path(self, ref: ArtifactRef) -> Path:
         # A round opens the same file several times; it is hashed again only if it was touched.
         path = self.store.local_path(ref.path)
-        status = path.stat()
+        with refusals_named("read", ref.path, self.store.url):
+            status = path.stat()
         seen = (ref.path, ref.sha256, status.st_size, status.st_mtime_ns)
         if seen not in self._verified:
             path = self.store.verified_path(ref)

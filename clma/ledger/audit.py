@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from clma.errors import DamagedStoreError
+from clma.errors import DamagedStoreError, StorageError
 from clma.ledger.chain import Entry, EntryKind
 from clma.ledger.federation import Federation
 from clma.ledger.keys import HEAD_KEY, entry_key
 from clma.ledger.sealed import parse_sealed
-from clma.ledger.store import file_digest
 from clma.records import ArtifactRef, model_ref
 
 __all__ = ["AuditReport", "audit"]
@@ -109,7 +108,7 @@ def _refs_in(values: Any) -> Iterator[ArtifactRef]:
 def _tensors_of(federation: Federation, ref: ArtifactRef) -> dict[str, ArtifactRef]:
     try:
         sealed = parse_sealed(federation.store.get(ref.path))
-    except DamagedStoreError:
+    except (DamagedStoreError, StorageError):
         return {}  # reported as a problem of the record itself
     return {update.tensors.path: update.tensors for update in sealed.updates}
 
@@ -117,8 +116,8 @@ def _tensors_of(federation: Federation, ref: ArtifactRef) -> dict[str, ArtifactR
 def _problem(federation: Federation, ref: ArtifactRef, forgotten: _Forgotten) -> str | None:
     recorded = forgotten.replaced.get(ref.path, ref.sha256)
     try:
-        found = file_digest(federation.store.local_path(ref.path))
-    except DamagedStoreError as error:
+        found = federation.store.digest(ref.path)
+    except (DamagedStoreError, StorageError) as error:
         return str(error)
     if found == recorded:
         return None

@@ -33,7 +33,7 @@ from enum import StrEnum
 from typing import Any
 
 from clma import __version__
-from clma.errors import ClmaError, ConflictError, DamagedStoreError, MissingObjectError
+from clma.errors import ConflictError, DamagedStoreError, MissingObjectError, StorageError
 from clma.ledger.keys import HEAD_KEY, LEDGER_PREFIX, entry_key
 from clma.ledger.store import Store
 
@@ -228,10 +228,18 @@ class Chain:
             data = _entry_bytes(entry)
             self._store.put_if_absent(entry_key(expected_number), data)
             self._take(expected_number, data)
-            # The entry is what counts; a head that lags is brought forward by the next one.
-            with contextlib.suppress(ClmaError, OSError):
+            # The entry is what counts; a head that lags is brought forward later.
+            with contextlib.suppress(StorageError):
                 self._write_head()
             return self._entries[-1]
+
+    def bring_head_forward(self) -> None:
+        """Name the newest entry in ``head.json``, if whoever wrote it could not."""
+        entries = self.read()
+        with self._lock:
+            head = self.head()
+            if head is not None and head.number < len(entries) - 1:
+                self._write_head()
 
     def redact(self, number: int, payload: Mapping[str, Any]) -> bytes:
         """Return an entry's bytes with another payload; `replace` puts them in its place."""

@@ -34,6 +34,7 @@ from clma.errors import (
     ConflictError,
     DamagedStoreError,
     RoundStateError,
+    StorageError,
     UnknownFederationError,
 )
 from clma.ledger.base_model import read_base_model
@@ -307,7 +308,13 @@ class Federation(FederationSettings):
             )
             return {"round": opened.round_num, **changes(state, opened)}
 
-        return self.journal.step(EntryKind.ROUND_OPENED, build, now)
+        opened = self.journal.step(EntryKind.ROUND_OPENED, build, now)
+        # Only to save space: a file that cannot be deleted must not cost the night.
+        with contextlib.suppress(StorageError, DamagedStoreError):
+            before = self._sealed_before(opened)
+            if before is not None:
+                tidy_inbox(self.store, before)
+        return opened
 
     def seal_round(self, *, now: dt.datetime, force: bool = False) -> SealedRound:
         """Fix the inputs of the open round, once; a sealed round is returned as it was recorded.
@@ -339,10 +346,6 @@ class Federation(FederationSettings):
                 self.journal.append(EntryKind.ROUND_SEALED, payload, len(entries), now)
             except ConflictError:
                 continue  # a client, a key or a setting was changed: judged anew by what holds now
-            if before is not None:
-                # Only to save space: a file that cannot be deleted must not cost the night.
-                with contextlib.suppress(OSError, DamagedStoreError):
-                    tidy_inbox(self.store, before)
             return self.sealed_round(state.round_num)
         raise ConflictError(f"{self.store.url}: the ledger was changed again and again")
 

@@ -1,6 +1,8 @@
 """Read what clients dropped for a round, and fix what of it is used.
 
-One bad folder costs that client's vote and nothing else: whatever is found becomes a row.
+One bad folder costs that client's vote and nothing else: whatever is found becomes a row. Only what
+the store itself refuses (a disk that fails, a server that does not answer) is no fault of the
+client: the seal fails, and can be tried again.
 """
 
 from __future__ import annotations
@@ -11,7 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from clma.config import FederationConfig
-from clma.errors import DamagedStoreError, InvalidUpdateError, MissingObjectError
+from clma.errors import (
+    ClmaError,
+    DamagedStoreError,
+    InvalidUpdateError,
+    MissingObjectError,
+    StorageError,
+)
 from clma.ledger.keys import (
     inbox_prefix,
     is_client_id,
@@ -19,6 +27,7 @@ from clma.ledger.keys import (
     sealed_tensors_key,
     update_key,
 )
+from clma.ledger.refusals import SENDERS_FAULTS, our_refusals_named
 from clma.ledger.store import Store
 from clma.records import (
     ClientState,
@@ -197,10 +206,17 @@ def _judge(
     except MissingObjectError:
         row = replace(row, reason=Reason.INCOMPLETE.value, detail=_what_is_missing(folder))
         return row, None, chosen
-    except (DamagedStoreError, OSError) as error:
-        detail = printable(str(error), 300)
-        return replace(row, reason=Reason.BAD_FORMAT.value, detail=detail), None, chosen
+    except DamagedStoreError as error:
+        return _unreadable(row, error), None, chosen
+    except StorageError as error:
+        if error.errno not in SENDERS_FAULTS:
+            raise
+        return _unreadable(row, error), None, chosen
     return row, update, chosen
+
+
+def _unreadable(row: UpdateRow, error: ClmaError) -> UpdateRow:
+    return replace(row, reason=Reason.BAD_FORMAT.value, detail=printable(str(error), 300))
 
 
 def _check_present(client: ClientState) -> None:
@@ -218,7 +234,11 @@ def _choose_message(folder: _Folder, expected: ExpectedUpdate) -> str:
         for name in (MESSAGE_FILE, *folder.spare_messages()[:_MAX_SPARE_MESSAGES]):
             try:
                 check_sender(_read_message(folder, name)[1], expected)
-            except (InvalidUpdateError, DamagedStoreError, OSError):
+            except (InvalidUpdateError, DamagedStoreError):
+                continue
+            except StorageError as error:
+                if error.errno not in SENDERS_FAULTS:
+                    raise
                 continue
             return name
     return MESSAGE_FILE
@@ -257,7 +277,8 @@ def _take_tensors(
     with folder.store.intake(key, target, max_bytes=limit) as copy:
         check_size(copy.size_bytes, expected)
         check_digest(copy.sha256, message, expected)
-        check_tensors(copy.path, expected)
+        with our_refusals_named("read", target, folder.store.url):
+            check_tensors(copy.path, expected)
         checked = admit(message, expected, copy.keep(), row.received_at)
     row = replace(
         row,
@@ -302,7 +323,11 @@ def _late(store: Store, state: FederationState, before: SealedRound) -> Iterator
             key = update_key(before.round_num, client_id, MESSAGE_FILE)
             try:
                 received_at = store.info(key).modified
-            except (DamagedStoreError, OSError):
+            except DamagedStoreError:
+                continue
+            except StorageError as error:
+                if error.errno not in SENDERS_FAULTS:
+                    raise
                 continue
             yield UpdateRow(
                 client_id,

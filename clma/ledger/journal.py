@@ -118,6 +118,10 @@ class Journal:
             entries = self.entries()
             payload = build(self._newest(entries))
             if payload is None:
+                if entries:
+                    # Who took the step may have been stopped before its name was on the disk.
+                    self._store.make_durable(entry_key(entries[-1].number))
+                    self._chain.bring_head_forward()
                 return self.state()
             try:
                 self._chain.append(kind, payload, expected_number=len(entries), at=now)

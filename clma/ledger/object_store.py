@@ -14,10 +14,14 @@ from typing import Any
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import MemoryStore, from_url
 
-from clma.errors import ClmaError, ConflictError, MissingObjectError
+from clma.errors import ClmaError, ConflictError, MissingObjectError, StorageError
 from clma.ledger.object_info import ObjectInfo
+from clma.ledger.refusals import our_refusals_named
 
 __all__ = ["RemoteObjects"]
+
+_PROBE_KEY = "preflight/probe"
+"""Written over each time: the right to delete is not needed."""
 
 _memories: dict[str, MemoryStore] = {}
 _memories_lock = threading.Lock()
@@ -48,32 +52,30 @@ class RemoteObjects:
 
     def read(self, key: str) -> bytes:
         """Return an object's bytes."""
-        try:
+        with self._refusals_named("read", key):
             return bytes(self._store.get(key).bytes())
-        except FileNotFoundError:
-            raise MissingObjectError(f"{key} is missing in {self.url}") from None
 
     def info(self, key: str) -> ObjectInfo:
         """Return an object's size and age."""
-        try:
+        with self._refusals_named("read", key):
             head = self._store.head(key)
-        except FileNotFoundError:
-            raise MissingObjectError(f"{key} is missing in {self.url}") from None
         modified = head["last_modified"].astimezone(dt.UTC)
         identity = f"{head.get('e_tag') or ''}:{modified.isoformat()}"
         return ObjectInfo(int(head["size"]), modified, identity)
 
     def names(self, prefix: str) -> Iterator[str]:
         """Yield the keys below a prefix, unsorted."""
-        for page in self._store.list(prefix or None):
-            yield from (str(item["path"]) for item in page)
+        with self._refusals_named("listed", prefix or "the store"):
+            pages = list(self._store.list(prefix or None))
+        yield from (str(item["path"]) for page in pages for item in page)
 
     def create(self, key: str, data: bytes) -> None:
         """Write an object that must not be there yet."""
-        try:
-            self._store.put(key, data, mode="create")
-        except (AlreadyExistsError, PreconditionError):
-            raise ConflictError(f"{key} is already there in {self.url}") from None
+        with self._refusals_named("written", key):
+            try:
+                self._store.put(key, data, mode="create")
+            except (AlreadyExistsError, PreconditionError):
+                raise ConflictError(f"{key} is already there in {self.url}") from None
 
     def copy(self, key: str, folder: Path, max_bytes: int) -> tuple[Path, str, int]:
         """Download an object to a file of `folder`; return it, its SHA-256 and its size.
@@ -83,13 +85,12 @@ class RemoteObjects:
         """
         digest, size = hashlib.sha256(), 0
         draft = folder / secrets.token_hex(8)
-        try:
-            parts = self._store.get(key).stream()
-        except FileNotFoundError:
-            raise MissingObjectError(f"{key} is missing in {self.url}") from None
-        with draft.open("xb") as handle:
-            for part in parts:
-                piece = bytes(part)[: max_bytes + 1 - size]
+        with (
+            our_refusals_named("written", f"the copy of {key}", str(folder)),
+            draft.open("xb") as handle,
+        ):
+            for part in self._parts(key):
+                piece = part[: max_bytes + 1 - size]
                 handle.write(piece)
                 digest.update(piece)
                 size += len(piece)
@@ -97,14 +98,46 @@ class RemoteObjects:
                     break
         return draft, digest.hexdigest(), size
 
+    def _parts(self, key: str) -> Iterator[bytes]:
+        with self._refusals_named("read", key):
+            for part in self._store.get(key).stream():
+                yield bytes(part)
+
     def delete(self, key: str) -> None:
         """Delete an object; nothing happens if there is none."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(MissingObjectError), self._refusals_named("deleted", key):
             self._store.delete(key)
 
     def replace(self, key: str, data: bytes) -> None:
         """Write an object, over an older one if need be."""
-        self._store.put(key, data)
+        with self._refusals_named("written", key):
+            self._store.put(key, data)
+
+    def probe(self) -> dt.datetime:
+        """Write an object, see that it is not made a second time; returns the store's time."""
+        self.replace(_PROBE_KEY, b"probe")
+        try:
+            self.create(_PROBE_KEY, b"probe")
+        except ConflictError:
+            return self.info(_PROBE_KEY).modified
+        raise StorageError(
+            f"{self.url} makes an object that is there already: two nights could both commit; use "
+            "a store with conditional writes"
+        )
+
+    @contextlib.contextmanager
+    def _refusals_named(self, done: str, what: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise MissingObjectError(f"{what} is missing in {self.url}") from None
+        except (BaseError, OSError) as error:
+            # No number of the operating system: whose fault it is cannot be told from here.
+            first_line = str(error).partition("\n")[0].strip() or type(error).__name__
+            raise StorageError(
+                f"{what} cannot be {done} in {self.url}: {first_line}; check network and "
+                "credentials, then try it again"
+            ) from None
 
 
 def _memory(url: str) -> MemoryStore:

@@ -60,6 +60,8 @@ def write_sealed(
             return store.put_if_absent(key, sealed_bytes(sealed))
         except ConflictError:
             pass
+    # An entry will name it; the writer may have been stopped before its name was on the disk.
+    store.make_durable(key)
     return ArtifactRef(key, hashlib.sha256(store.get(key)).hexdigest())
 
 

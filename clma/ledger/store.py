@@ -1,7 +1,7 @@
 """The federation folder on a local disk or any object store, behind one small interface.
 
 Every write of the ledger goes through *put if absent*, which is atomic on all of them; on a local
-disk it is durable, too, before it returns.
+disk it is durable, too, before it returns. What the place refuses is a `StorageError` everywhere.
 
 Examples
 --------
@@ -15,6 +15,7 @@ Examples
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import hashlib
 import shutil
 import tempfile
@@ -28,10 +29,12 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from clma.errors import ConflictError, DamagedStoreError, MissingObjectError
+from clma.ledger.durable_file import discard
 from clma.ledger.keys import check_key
 from clma.ledger.local_disk import LocalDisk
 from clma.ledger.object_info import ObjectInfo
 from clma.ledger.object_store import RemoteObjects
+from clma.ledger.refusals import refusals_named
 from clma.records import ArtifactRef
 
 __all__ = ["Intake", "Store", "file_digest"]
@@ -177,6 +180,31 @@ class Store:
         self._objects.replace(check_key(key), data)
         return ArtifactRef(key, hashlib.sha256(data).hexdigest())
 
+    def make_durable(self, key: str) -> None:
+        """Wait until an object that was found here outlasts a power cut.
+
+        Its writer may have been stopped between the object's name and the sync of its folder, or
+        be a program that syncs nothing; who builds on an object that it did not write itself asks
+        for this first.
+        """
+        if isinstance(self._objects, LocalDisk):
+            self._objects.make_durable(check_key(key))
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder on this machine, or None for an object store."""
+        return self._objects.root if isinstance(self._objects, LocalDisk) else None
+
+    def probe(self) -> dt.datetime:
+        """Do once what every write needs, and return what the store's clock said.
+
+        Raises
+        ------
+        StorageError
+            If the place cannot be written to, or lets two writers make one object.
+        """
+        return self._objects.probe()
+
     def local_path(self, key: str) -> Path:
         """Return a file with the object's bytes, to be mapped into memory and not to be changed.
 
@@ -191,14 +219,9 @@ class Store:
         check_key(key)
         if isinstance(self._objects, LocalDisk):
             return self._objects.file(key)
-        with self._lock:
-            path = self._cache_folder() / key
-            if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                draft = path.with_name(path.name + ".tmp")
-                draft.write_bytes(self.get(key))
-                draft.replace(path)
-            return path
+        copies = tempfile.gettempdir()
+        with self._lock, refusals_named("written", f"the copy of {key}", copies):
+            return self._download(key)
 
     def verified_path(self, ref: ArtifactRef) -> Path:
         """Return a file with the object's bytes if they are the recorded ones.
@@ -209,8 +232,16 @@ class Store:
             If it is missing or its digest is another.
         """
         path = self.local_path(ref.path)
-        _check_digest(ref, file_digest(path))
+        with refusals_named("read", ref.path, self.url):
+            found = file_digest(path)
+        _check_digest(ref, found)
         return path
+
+    def digest(self, key: str) -> str:
+        """Return the SHA-256 of an object as it is now."""
+        path = self.local_path(key)
+        with refusals_named("read", key, self.url):
+            return file_digest(path)
 
     @contextlib.contextmanager
     def intake(self, key: str, target: str, *, max_bytes: int) -> Iterator[Intake]:
@@ -241,7 +272,7 @@ class Store:
         try:
             yield Intake(self, draft, target, digest, size)
         finally:
-            draft.unlink()
+            discard(draft)
 
     def sync(self, prefix: str) -> None:
         """Make durable what `Intake.keep` and `delete` did to the names in a folder."""
@@ -271,6 +302,21 @@ class Store:
             self._objects.name(intake.path, intake.target)
         else:
             self._objects.create(intake.target, intake.path.read_bytes())
+
+    def _download(self, key: str) -> Path:
+        path = self._cache_folder() / key
+        if not path.exists():
+            data = self.get(key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = path.with_name(path.name + ".tmp")
+            try:
+                draft.write_bytes(data)
+                draft.replace(path)
+            except OSError:
+                # A full disk is not to stay full of what nobody can use.
+                draft.unlink(missing_ok=True)
+                raise
+        return path
 
     def _cache_folder(self) -> Path:
         if self._cache is None:

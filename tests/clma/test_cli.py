@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,6 +84,16 @@ def test_init_goes_on_where_it_was_interrupted(
 
 def _killed(*_: object) -> None:
     raise RuntimeError("killed")
+
+
+def test_init_warns_of_a_disk_that_is_too_small(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**6))
+
+    shell.init()
+
+    assert "warning: 1.0 MB are free" in shell.err
 
 
 def test_ids_may_come_from_stdin(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

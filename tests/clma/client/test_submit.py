@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +13,13 @@ import pytest
 
 from clma.client.pull import pull
 from clma.client.submit import SubmitReceipt, submit
-from clma.errors import InvalidUpdateError, RoundStateError, UnknownClientError
+from clma.errors import InvalidUpdateError, RoundStateError, StorageError, UnknownClientError
 from clma.ledger.federation import Federation
 from clma.ledger.keys import update_key
 from clma.rows import Verdict
 from clma.updates.message import parse_message
 from tests.clma.ledger.fleet import DUE, NOW, make_fleet, model, row_of, written
+from tests.clma.ledger.refusing import refuse
 
 
 @pytest.fixture
@@ -252,3 +255,14 @@ def test_a_plant_needs_no_server_software() -> None:
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert found.stdout.strip() == "set()"
+
+
+def test_what_was_sent_before_gets_its_receipt_only_once_it_is_on_the_disk(
+    fleet: Federation, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt before may have failed because its folder could not be synced."""
+    send(fleet, trained)
+    monkeypatch.setattr(os, "fsync", refuse(errno.EIO))
+
+    with pytest.raises(StorageError, match=r"p0/update.json cannot be written"):
+        send(fleet, trained)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import io
 import json
+import os
 import pickle
 import zipfile
 from collections.abc import Mapping
@@ -14,13 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clma.errors import StorageError
 from clma.ledger.federation import Federation
 from clma.ledger.keys import update_key
+from clma.ledger.local_disk import LocalDisk
 from clma.parameters.tensor_file import serialize_tensors
 from clma.records import ClientStatus
 from clma.rows import Verdict
 from clma.updates.reasons import Reason
 from tests.clma.ledger.fleet import DUE, NOW, drop, make_fleet, model, row_of
+from tests.clma.ledger.refusing import refuse
 
 ONE_NAN = np.array([0, np.nan, 0, 0], np.float32)
 INFINITE = np.full((4, 3), np.inf, np.float32)
@@ -271,7 +276,7 @@ def test_what_was_accepted_is_out_of_the_clients_reach(fleet: Federation) -> Non
         assert file.read("head.bias")[0] == 0.5
 
 
-def test_files_that_a_sealed_round_needs_no_more_are_deleted_a_round_later(
+def test_files_that_a_decided_round_needs_no_more_are_deleted(
     fleet: Federation,
 ) -> None:
     drop(fleet, "p0")
@@ -279,9 +284,8 @@ def test_files_that_a_sealed_round_needs_no_more_are_deleted_a_round_later(
     kept = fleet.seal_round(now=DUE).updates[0].tensors
     fleet.store.put_once("rounds/round=000001/updates/p9.left.safetensors", b"by a killed seal")
     fleet.hold_round("quorum")
-    fleet.open_round(now=DUE)
 
-    fleet.seal_round(now=DUE, force=True)
+    fleet.open_round(now=DUE)
 
     assert fleet.store.list("rounds/round=000001/updates") == (kept.path,)
     assert fleet.store.list("inbox") == (
@@ -289,3 +293,62 @@ def test_files_that_a_sealed_round_needs_no_more_are_deleted_a_round_later(
         "inbox/round=000001/p1/update.json",
         "inbox/round=000001/p1/update.safetensors",
     )
+
+
+def test_a_disk_that_fails_costs_nobody_the_vote(
+    fleet: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seal fails and can be tried again; a rejection would stand for good."""
+    drop(fleet, "p0")
+    with monkeypatch.context() as patch:
+        patch.setattr("clma.ledger.inbox.check_tensors", refuse(errno.EIO))
+        with pytest.raises(StorageError, match=r"updates/p0\.\w+\.safetensors cannot be read"):
+            fleet.seal_round(now=DUE)
+
+    assert row_of(fleet.seal_round(now=DUE), "p0").verdict is Verdict.ACCEPTED
+
+
+def test_a_file_that_its_plant_made_unreadable_costs_its_vote_only(
+    fleet: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop(fleet, "p0")
+    drop(fleet, "p1")
+    opened = LocalDisk._open
+
+    def _open(disk: LocalDisk, key: str) -> int:
+        if key.endswith("p0/update.safetensors"):
+            raise PermissionError(errno.EACCES, "no")
+        return opened(disk, key)
+
+    monkeypatch.setattr(LocalDisk, "_open", _open)
+
+    sealed = fleet.seal_round(now=DUE)
+
+    assert row_of(sealed, "p0").reason == "BAD_FORMAT"
+    assert [u.client_id for u in sealed.updates] == ["p1"]
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.ENOSPC])
+def test_a_place_of_ours_that_refuses_the_copy_costs_nobody_the_vote(
+    fleet: Federation, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    drop(fleet, "p0")
+    with monkeypatch.context() as patch:
+        patch.setattr("clma.ledger.local_disk.write_draft", refuse(code))
+        with pytest.raises(StorageError, match=r"updates/p0\.\w+\.safetensors cannot be written"):
+            fleet.seal_round(now=DUE)
+
+    assert row_of(fleet.seal_round(now=DUE), "p0").verdict is Verdict.ACCEPTED
+
+
+def test_what_an_entry_will_name_is_on_the_disk_first(
+    fleet: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop(fleet, "p0")
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+
+    (update,) = fleet.seal_round(now=DUE).updates
+
+    kept = Path(fleet.store.url) / update.tensors.path
+    assert {kept.stat().st_ino, kept.parent.stat().st_ino} <= set(synced)

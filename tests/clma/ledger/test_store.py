@@ -1,15 +1,26 @@
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from obstore.exceptions import GenericError
 
-from clma.errors import ClmaError, ConflictError, DamagedStoreError, MissingObjectError
+from clma.errors import (
+    ClmaError,
+    ConflictError,
+    DamagedStoreError,
+    MissingObjectError,
+    StorageError,
+)
 from clma.ledger.local_disk import LocalDisk
 from clma.ledger.store import Store
 from clma.records import ArtifactRef
+from tests.clma.ledger.refusing import refuse, refuse_with
 
 
 def test_what_was_put_is_there_for_the_next_who_opens(url: str) -> None:
@@ -199,4 +210,30 @@ def test_bytes_are_synced_before_they_get_their_name(
 
     LocalDisk(tmp_path).create("a", b"1")
 
-    assert steps == ["sync", "link", "sync"]
+    assert steps[-3:] == ["sync", "link", "sync"]
+
+
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Store.open(tmp_path).put_once("in/a", b"1")
+    monkeypatch.setattr(os, "scandir", refuse(errno.EACCES))
+
+    with pytest.raises(StorageError, match=r"in cannot be listed in .* permission denied"):
+        Store.open(tmp_path).list("in")
+
+
+def test_what_a_server_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store.open("memory://refused")
+    monkeypatch.setattr(store._objects, "_store", Away())
+
+    for use in (store.get, store.info, store.list, lambda key: store.put_once(key, b"1")):
+        with pytest.raises(StorageError, match=r"^a cannot be \w+ in memory://refused: 503; check"):
+            use("a")
+
+
+class Away:
+    """A server that answers nothing but 503, with a page of details."""
+
+    def __getattr__(self, name: str) -> Callable[..., NoReturn]:
+        return refuse_with(GenericError("503\n\nDebug source: a page"))
