@@ -7,6 +7,7 @@ names the reason.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,6 @@ from clma.ledger.keys import printable
 from clma.ledger.store import file_digest
 from clma.parameters.tensor_file import (
     FLOAT_DTYPES,
-    NUMPY_DTYPES,
     TensorFile,
     TensorFileError,
     TensorLimits,
@@ -137,6 +137,9 @@ def check_message(message: UpdateMessage, expected: ExpectedUpdate) -> None:
 def check_tensors(path: Path, digest: str, expected: ExpectedUpdate) -> None:
     """Check a file of tensors against its digest and the federation's model.
 
+    The file is read in pieces, never mapped: somebody may shorten it while it is looked at. What
+    is read after the check must be compared with `digest` again, unless nobody else can write it.
+
     Raises
     ------
     InvalidUpdateError
@@ -155,7 +158,7 @@ def check_tensors(path: Path, digest: str, expected: ExpectedUpdate) -> None:
             f"tensors have {found[:12]}, message says {digest[:12]}",
         )
     try:
-        with TensorFile(path, limits=limits) as file:
+        with TensorFile(path, limits=limits, mapped=False) as file:
             _check_specs(file.specs, expected)
             _check_finite(file, expected)
     except TensorFileError as error:
@@ -193,12 +196,21 @@ def admit(message: UpdateMessage, expected: ExpectedUpdate, tensors_key: str) ->
 def limits_for(specs: Sequence[TensorSpec]) -> TensorLimits:
     """Return the sizes to decode for a model of these specs.
 
-    Eight times the model's bytes: a file in a wider dtype must still be told by its dtype.
+    Every element may be of the widest dtype, the header may be written at length and say more in
+    its metadata, and there may be some surplus tensors: a file of another model must still be told
+    by its names, dtypes and shapes. What is far beyond that is not decoded, so that no file costs
+    more than a few times what an honest one does.
     """
-    n_bytes = sum(
-        int(np.prod(s.shape, dtype=np.int64)) * NUMPY_DTYPES[s.dtype].itemsize for s in specs
+    n_values = sum(math.prod(s.shape) for s in specs)
+    n_marks = sum(8 + len(s.shape) + sum(map(s.name.count, "[{,")) for s in specs)
+    n_chars = sum(64 + 20 * (2 + len(s.shape)) + 6 * len(s.name) for s in specs)
+    most = TensorLimits()
+    return TensorLimits(
+        file_bytes=8 * n_values + 16 * 2**20,
+        header_bytes=min(most.header_bytes, 2 * n_chars + 2**20),
+        header_marks=min(most.header_marks, 2 * n_marks + 2**16),
+        n_tensors=min(most.n_tensors, 2 * len(specs) + 1000),
     )
-    return TensorLimits(file_bytes=8 * n_bytes + 16 * 2**20)
 
 
 def _check_specs(found: Sequence[TensorSpec], expected: ExpectedUpdate) -> None:
@@ -227,10 +239,8 @@ def _check_finite(file: TensorFile, expected: ExpectedUpdate) -> None:
     for spec in file.specs:
         if spec.dtype not in FLOAT_DTYPES:
             continue
-        values = file.read(spec.name).reshape(-1)
         n_bad = sum(
-            int(np.count_nonzero(~np.isfinite(values[i : i + _CHUNK])))
-            for i in range(0, values.size, _CHUNK)
+            int(np.count_nonzero(~np.isfinite(block))) for block in file.blocks(spec.name, _CHUNK)
         )
         if n_bad:
             noun = "value" if n_bad == 1 else "values"

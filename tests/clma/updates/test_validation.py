@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clma.errors import InvalidUpdateError
-from clma.parameters.tensor_file import serialize_tensors, specs_of
+from clma.parameters.tensor_file import TensorFile, serialize_tensors, specs_of
 from clma.records import TensorSpec, UpdateMessage
+from clma.updates import validation
 from clma.updates.message import message_bytes
 from clma.updates.reasons import EXPLANATIONS, Reason
 from clma.updates.validation import ExpectedUpdate, check_tensors, limits_for, validate
@@ -89,4 +92,34 @@ def test_a_file_far_beyond_the_model_is_not_read(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidUpdateError, match="at most") as caught:
         check_tensors(path, "ab" * 32, EXPECTED)
+    assert caught.value.reason == Reason.BAD_FORMAT
+
+
+def test_the_limits_let_every_model_through_that_they_are_made_for(tmp_path: Path) -> None:
+    """Also written at length: all of it escaped, with spaces, a long text in the metadata."""
+    specs = tuple(TensorSpec(f"[{{,\xe9{i}" * 9, "U8", (1,) * 16) for i in range(300))
+    header = {
+        s.name: {"dtype": "U8", "shape": s.shape, "data_offsets": [i, i + 1]}
+        for i, s in enumerate(specs)
+    }
+    text = json.dumps({"__metadata__": {"about": "x," * 10_000}, **header}, indent=1).encode()
+    path = written(tmp_path / "t", len(text).to_bytes(8, "little") + text + bytes(300))
+
+    with TensorFile(path, limits=limits_for(specs)) as file:
+        assert set(file.specs) == set(specs)
+
+
+def test_a_file_that_is_shortened_after_its_digest_was_taken_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "t", model())
+
+    def digest_then_cut(path: Path) -> str:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        os.truncate(path, path.stat().st_size - 40)
+        return found
+
+    monkeypatch.setattr(validation, "file_digest", digest_then_cut)
+    with pytest.raises(InvalidUpdateError) as caught:
+        check_tensors(path, hashlib.sha256(path.read_bytes()).hexdigest(), EXPECTED)
     assert caught.value.reason == Reason.BAD_FORMAT
