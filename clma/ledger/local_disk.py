@@ -54,8 +54,8 @@ class LocalDisk:
             status = os.fstat(descriptor)
         finally:
             os.close(descriptor)
-        modified = dt.datetime.fromtimestamp(status.st_mtime, tz=dt.UTC)
-        return ObjectInfo(status.st_size, modified, f"{status.st_dev}:{status.st_ino}")
+        identity = f"{status.st_dev}:{status.st_ino}"
+        return ObjectInfo(status.st_size, _time_of(status.st_mtime), identity)
 
     def names(self, prefix: str) -> Iterator[str]:
         """Yield the keys below a folder, and links and odd names as they are found, unsorted."""
@@ -95,8 +95,9 @@ class LocalDisk:
         n_deleted = 0
         for name in _walk(folder, "") if folder.is_dir() else ():
             path = folder / name
-            # Another sweeper, or the writer itself, may be first.
-            with contextlib.suppress(FileNotFoundError, PermissionError):
+            # Another sweeper, or the writer itself, may be first; a plant may name a folder like
+            # a draft.
+            with contextlib.suppress(OSError):
                 if _is_draft(name) and path.lstat().st_mtime < limit:
                     path.unlink()
                     n_deleted += 1
@@ -133,11 +134,20 @@ class LocalDisk:
         return draft
 
 
+def _time_of(seconds: float) -> dt.datetime:
+    # Whoever owns a file may give it any time, also one that no calendar has.
+    try:
+        return dt.datetime.fromtimestamp(seconds, tz=dt.UTC)
+    except (ValueError, OverflowError, OSError):
+        return dt.datetime.fromtimestamp(0, tz=dt.UTC)
+
+
 def _walk(folder: Path, prefix: str, depth: int = _MAX_DEPTH) -> Iterator[str]:
     try:
         entries = list(os.scandir(folder))
-    except PermissionError:
-        # Named as if it were an object: whoever opens it gets an error for this one alone.
+    except OSError:
+        # Unreadable, or gone since it was listed. Named as if it were an object: whoever opens it
+        # gets an error for this one alone.
         yield prefix.removesuffix("/")
         return
     for entry in entries:
