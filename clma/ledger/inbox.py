@@ -5,6 +5,7 @@ One bad folder costs that client's vote and nothing else: whatever is found beco
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -43,6 +44,9 @@ __all__ = [
 
 MESSAGE_FILE = "update.json"
 TENSORS_FILE = "update.safetensors"
+
+# Of `conflict_file`; the name is shown, so it has to be a digest and nothing else.
+_CONFLICT = re.compile(r"update\.([0-9a-f]{64})\.json")
 
 _AWAY = {
     ClientStatus.PAUSED: Reason.CLIENT_PAUSED,
@@ -230,15 +234,14 @@ def _what_is_missing(folder: _Folder) -> str:
 
 
 def _conflicts(folder: _Folder) -> Iterator[UpdateRow]:
-    wanted = len(conflict_file("0" * 64))
     for name in folder.files:
-        if name.startswith("update.") and name.endswith(".json") and len(name) == wanted:
+        if found := _CONFLICT.fullmatch(name):
             yield UpdateRow(
                 folder.client_id,
                 Verdict.REJECTED,
                 Reason.CONFLICTING_UPDATE.value,
                 "a second, different update; the first one counts",
-                digest=name.split(".")[1],
+                digest=found[1],
             )
 
 
