@@ -49,13 +49,18 @@ from clma.records import TensorSpec
 
 __all__ = [
     "FLOAT_DTYPES",
+    "MAX_MAGNITUDE",
     "NUMPY_DTYPES",
     "TensorFile",
     "TensorFileError",
     "TensorLimits",
+    "count_unusable",
     "serialize_tensors",
     "specs_of",
 ]
+
+MAX_MAGNITUDE = 1e100
+"""Largest weight: the squares of 10^12 of them can still be added up in float64."""
 
 # Absent on Windows. NONBLOCK: opening a named pipe must not wait for a writer.
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -198,6 +203,13 @@ def _header_length(prefix: bytes, size: int, limits: TensorLimits) -> int:
             f"header claims {length} bytes, at most {min(limits.header_bytes, size - 8)} fit"
         )
     return length
+
+
+def count_unusable(values: NDArray[np.floating]) -> int:
+    """Return how many weights are NaN, infinite or beyond `MAX_MAGNITUDE`."""
+    if values.dtype == np.float64:  # no narrower type reaches it
+        return int(np.count_nonzero(~(np.abs(values) <= MAX_MAGNITUDE)))
+    return int(np.count_nonzero(~np.isfinite(values)))
 
 
 def specs_of(tensors: Mapping[str, NDArray[Any]]) -> tuple[TensorSpec, ...]:

@@ -46,7 +46,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.INCOMPLETE: "update.json or the tensors were not there when the round was sealed.",
     Reason.MISSED_DEADLINE: "Nothing had arrived when the round was sealed.",
     Reason.NAMES_MISMATCH: "Tensors are missing or surplus, compared with the federation's model.",
-    Reason.NON_FINITE: "A tensor holds NaN or infinite values.",
+    Reason.NON_FINITE: "A tensor holds values that are NaN, infinite or beyond 1e100.",
     Reason.NOT_SHARED: "Used, without a field that the privacy policy does not share.",
     Reason.SHAPE_MISMATCH: "A tensor has another shape than the federation's model.",
     Reason.STALE_BASE: "It was trained from another model than the client was sent.",

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-import numpy as np
-
 from clma.errors import InvalidUpdateError
 from clma.ledger.keys import printable
 from clma.ledger.store import file_digest
 from clma.parameters.tensor_file import (
     FLOAT_DTYPES,
+    MAX_MAGNITUDE,
     TensorFile,
     TensorFileError,
     TensorLimits,
+    count_unusable,
 )
 from clma.records import ArtifactRef, SealedUpdate, TensorSpec, UpdateMessage
 from clma.updates.message import parse_message
@@ -239,12 +239,11 @@ def _check_finite(file: TensorFile, expected: ExpectedUpdate) -> None:
     for spec in file.specs:
         if spec.dtype not in FLOAT_DTYPES:
             continue
-        n_bad = sum(
-            int(np.count_nonzero(~np.isfinite(block))) for block in file.blocks(spec.name, _CHUNK)
-        )
+        n_bad = sum(map(count_unusable, file.blocks(spec.name, _CHUNK)))
         if n_bad:
             noun = "value" if n_bad == 1 else "values"
-            detail = f"tensor '{printable(spec.name)}' has {n_bad} {noun} that are NaN or infinite"
+            kind = f"NaN, infinite or beyond {MAX_MAGNITUDE:g}"
+            detail = f"tensor '{printable(spec.name)}' has {n_bad} {noun} that are {kind}"
             _refuse(expected, Reason.NON_FINITE, detail)
 
 

@@ -19,8 +19,9 @@ NOT_FINITE = {
     "F32": (0x7FC00000, 0x7F800000, 0xFF800000, 0x7F800001),
     "F16": (0x7E00, 0x7C00, 0xFC00, 0x7C01),
     "BF16": (0x7FC0, 0x7F80, 0xFF80, 0x7F81),
-    "F64": (0x7FF8 << 48, 0x7FF0 << 48, 0xFFF0 << 48, (0x7FF0 << 48) + 1),
+    "F64": (0x7FF8 << 48, 0x7FF0 << 48, 0xFFF0 << 48, (0x7FF0 << 48) + 1, 0x7FEF << 48),
 }
+"""NaN, both infinities, a signalling NaN; and one that is finite, but not when it is squared."""
 
 
 def split(data: bytes) -> tuple[Header, bytes]:
@@ -108,7 +109,7 @@ def not_finite(sent: Submission, rng: Rng) -> Submission:
     entry = entries[int(rng.integers(len(entries)))]
     width, (start, stop) = FLOATS[entry["dtype"]], entry["data_offsets"]
     place = start + width * int(rng.integers((stop - start) // width))
-    value = NOT_FINITE[entry["dtype"]][int(rng.integers(4))].to_bytes(width, "little")
+    value = one_of(rng, *NOT_FINITE[entry["dtype"]]).to_bytes(width, "little")
     return sent.naming(joined(header, body[:place] + value + body[place + width :]))
 
 

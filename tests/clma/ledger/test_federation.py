@@ -90,7 +90,8 @@ def test_a_configuration_changed_by_hand_is_refused(url: str, tmp_path: Path) ->
     [
         (b"not a model", "safetensors|header"),
         ({"n": np.array(1)}, "no tensor of a float type"),
-        ({"w": np.array([1.0, np.nan])}, "'w' has NaN or infinite"),
+        ({"w": np.array([1.0, np.nan])}, "'w' has values that are NaN"),
+        ({"w": np.array([1.0, 1e200])}, "'w' has values that are NaN"),
     ],
 )
 def test_a_base_model_that_cannot_be_trained_on_is_refused(

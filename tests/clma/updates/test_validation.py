@@ -61,6 +61,21 @@ def test_half_precision_is_read_and_searched_for_nan(tmp_path: Path, dtype: str)
         checked(tmp_path / "bad", serialize_tensors({"w": good * [1, np.nan]}, specs), expected)
 
 
+@pytest.mark.parametrize(("value", "taken"), [(1e100, True), (-1e100, True), (-1.01e100, False)])
+def test_weights_whose_squares_cannot_be_added_up_are_refused(
+    tmp_path: Path, value: float, taken: bool
+) -> None:
+    """One of them would end the round for everybody, when movements are compared."""
+    specs = (TensorSpec("w", "F64", (2,)),)
+    expected = ExpectedUpdate("f", "p0", 1, "ab" * 32, specs, ())
+    outcome = contextlib.nullcontext() if taken else pytest.raises(InvalidUpdateError)
+
+    with outcome as caught:
+        checked(tmp_path / "t", serialize_tensors({"w": np.array([0, value])}), expected)
+
+    assert taken or caught.value.reason == Reason.NON_FINITE
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)), min_size=1, max_size=8))
 def test_any_change_of_bytes_is_taken_or_refused(changes: list[tuple[int, int]]) -> None:
