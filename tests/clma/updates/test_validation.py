@@ -88,6 +88,36 @@ def test_any_change_of_bytes_is_taken_or_refused(changes: list[tuple[int, int]])
         checked(Path(folder) / "t", bytes(data), EXPECTED)
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_a_changed_byte_is_refused_under_the_old_digest(position: int, bits: int) -> None:
+    good = serialize_tensors(model())
+    data = bytearray(good)
+    data[position % len(data)] ^= bits
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder) / "t", bytes(data))
+        with pytest.raises(InvalidUpdateError) as caught:
+            check_tensors(path, hashlib.sha256(good).hexdigest(), EXPECTED)
+    assert caught.value.reason in {Reason.DIGEST_MISMATCH, Reason.BAD_FORMAT}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10_000), st.integers(0, 255))
+def test_a_changed_header_says_the_same_or_is_refused(position: int, value: int) -> None:
+    """A space may become another one; no change of one byte makes other tensors of the same."""
+    good = serialize_tensors(model(0.5))
+    stop = 8 + int.from_bytes(good[:8], "little")
+    data = bytearray(good)
+    data[position % stop] = value
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(InvalidUpdateError):
+        path = Path(folder) / "t"
+        checked(path, bytes(data), EXPECTED)
+        with TensorFile(path) as file:
+            assert all((file.read(name) == array).all() for name, array in model(0.5).items())
+
+
 def test_a_tensor_with_a_hostile_name_is_shown_as_text(tmp_path: Path) -> None:
     with pytest.raises(InvalidUpdateError, match="surplus") as caught:
         checked(tmp_path / "t", model(**{"../../x\x1b[31m": np.ones(1)}), EXPECTED)
