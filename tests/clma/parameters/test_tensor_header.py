@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -111,3 +112,18 @@ def test_the_number_of_values_is_limited_before_they_are_made(value: str) -> Non
 def test_texts_of_metadata_are_nobodys_business() -> None:
     (entry,) = read(f'{{"w": {ENTRY}, "__metadata__": {{"format": "pt", "x": "[NaN]"}}}}').values()
     assert entry.spec == TensorSpec("w", "U8", (1,))
+
+
+@pytest.mark.parametrize("value", ["[]", '{"a":1}', '{"":[]}', '"a%06d"', '{"a":"%06d"}'])
+def test_a_counted_mark_costs_as_little_memory_as_the_limits_assume(value: str) -> None:
+    values = [value % i if "%" in value else value for i in range(10_000)]
+    text = f'{{"w":[{",".join(values)}]}}'
+    n_marks = sum(map(text.count, "[{,"))
+
+    tracemalloc.start()
+    with pytest.raises(TensorFileError, match="wanted dtype"):
+        read(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 150 * n_marks + 3 * len(text)
