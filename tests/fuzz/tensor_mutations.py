@@ -173,14 +173,14 @@ def offsets(header: Header, name: str, rng: Rng) -> None:
 
 
 def rename(header: Header, name: str, rng: Rng) -> None:
-    new = one_of(
-        rng, "../../x", "/etc/passwd", "", name + "\0", "\0", name + "\n", "\x1b[31m" + name,
+    choices = (
+        "../../x", "/etc/passwd", "", name + "\0", "\0", name + "\n", "\x1b[31m" + name,
         "module." + name, name.upper(), name + " ", "\ufeff" + name, name.replace("e", "e\u0301"),
         name.replace("o", "\u043e"), "\ud800", name + "\udfff", "x" * 512, "x" * 513, "x" * 5000,
         "=cmd()", "<script>", "\u202e" + name, "__proto__", "%s%n", "{0.__class__}", "con",
         "\U0001f600" * 100,
     )  # fmt: skip
-    header[new] = header.pop(name)
+    header[one_of(rng, *(new for new in choices if new != name))] = header.pop(name)
 
 
 def rename_all(header: Header, name: str, rng: Rng) -> None:
