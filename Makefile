@@ -10,7 +10,7 @@ export MLFLOW_DISABLE_TELEMETRY = true
 export DO_NOT_TRACK = 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help env demo test lint ui bench-pronto faulttest clean
+.PHONY: help env demo test lint ui bench-pronto faulttest fuzz audit clean
 
 help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
@@ -18,6 +18,8 @@ help:
 	@echo "make ui            Prefect and MLflow in the browser, on what the demo made"
 	@echo "make bench-pronto  recorded plant data, four methods side by side (DATA=FILE SEEDS=200:203)"
 	@echo "make faulttest     every call of a small day and night on a disk that fails, every fault"
+	@echo "make fuzz          10,000 spoiled updates against the gate (FILES=10000 SEED=1)"
+	@echo "make audit         pinned packages against the published advisories (needs the network)"
 	@echo "make lint | env | clean"
 
 env: $(STAMP)
@@ -54,6 +56,15 @@ bench-pronto: $(STAMP)
 
 faulttest: $(STAMP)
 	@$(BIN)/python -m tests.reliability.io_faults
+
+FILES ?= 10000
+SEED ?= 1
+fuzz: $(STAMP)
+	@$(BIN)/python -m tests.fuzz.mutate --files $(FILES) --seed $(SEED)
+
+audit: $(STAMP)
+	@$(BIN)/python -c 'import pip_audit' 2>/dev/null || $(PIP) install --constraint constraints.txt 'pip-audit>=2.10'
+	@$(BIN)/python -m tests.advisories
 
 clean:
 	rm -rf $(VENV) .prefect .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from clma.errors import InvalidConfigError
-from clma.parameters.tensor_file import FLOAT_DTYPES, TensorFile, TensorFileError
+from clma.parameters.tensor_file import (
+    FLOAT_DTYPES,
+    MAX_MAGNITUDE,
+    TensorFile,
+    TensorFileError,
+    count_unusable,
+)
 
 __all__ = ["read_base_model"]
 
@@ -28,7 +32,7 @@ def read_base_model(path: Path) -> bytes:
     try:
         with TensorFile(path) as file:
             names = [s.name for s in file.specs if s.dtype in FLOAT_DTYPES]
-            broken = [n for n in names if not np.isfinite(file.read(n)).all()]
+            broken = [n for n in names if count_unusable(file.read(n))]
         data = path.read_bytes()
     except (TensorFileError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -39,6 +43,7 @@ def read_base_model(path: Path) -> bytes:
         )
     if broken:
         raise InvalidConfigError(
-            f"base model {path}: tensor {broken[0]!r} has NaN or infinite values"
+            f"base model {path}: tensor {broken[0]!r} has values that are NaN, "
+            f"infinite or beyond {MAX_MAGNITUDE:g}"
         )
     return data

@@ -70,8 +70,8 @@ class LocalDisk:
                 status = os.fstat(descriptor)
             finally:
                 os.close(descriptor)
-        modified = dt.datetime.fromtimestamp(status.st_mtime, tz=dt.UTC)
-        return ObjectInfo(status.st_size, modified, f"{status.st_dev}:{status.st_ino}")
+        identity = f"{status.st_dev}:{status.st_ino}"
+        return ObjectInfo(status.st_size, _time_of(status.st_mtime), identity)
 
     def names(self, prefix: str) -> Iterator[str]:
         """Yield the keys below a folder, and links and odd names as they are found, unsorted."""
@@ -241,6 +241,14 @@ def _hashed(pieces: Iterable[bytes], digest: Any) -> Iterator[bytes]:
     for piece in pieces:
         digest.update(piece)
         yield piece
+
+
+def _time_of(seconds: float) -> dt.datetime:
+    # Whoever owns a file may give it any time, also one that no calendar has.
+    try:
+        return dt.datetime.fromtimestamp(seconds, tz=dt.UTC)
+    except (ValueError, OverflowError, OSError):
+        return dt.datetime.fromtimestamp(0, tz=dt.UTC)
 
 
 def _is_plain(descriptor: int) -> bool:

@@ -6,8 +6,8 @@ mapped file, so a round never holds all clients' weights in memory. Writing: mod
 the digest of their bytes, which must not change with the release of a library. The tests read what
 is written here with the safetensors library, too.
 
-Format (safetensors documentation, "Format"): 8 bytes little-endian header length, a JSON header of
-``name -> {dtype, shape, data_offsets}``, then one buffer without holes.
+Format (safetensors documentation, "Format"): 8 bytes little-endian header length, the header
+(`clma.parameters.tensor_header`), then one buffer without holes.
 
 Examples
 --------
@@ -22,11 +22,12 @@ Examples
 
 from __future__ import annotations
 
-import json
+import io
 import math
 import mmap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -34,104 +35,79 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clma.errors import ClmaError, ShapeMismatchError
+from clma.errors import ShapeMismatchError
+from clma.parameters.tensor_header import (
+    FLOAT_DTYPES,
+    NUMPY_DTYPES,
+    TensorFileError,
+    TensorLimits,
+    check_name,
+    parse_header,
+    render_header,
+)
 from clma.records import TensorSpec
 
 __all__ = [
     "FLOAT_DTYPES",
+    "MAX_MAGNITUDE",
     "NUMPY_DTYPES",
     "TensorFile",
     "TensorFileError",
     "TensorLimits",
+    "count_unusable",
     "serialize_tensors",
     "specs_of",
 ]
 
-NUMPY_DTYPES: Mapping[str, np.dtype[Any]] = {
-    "BOOL": np.dtype(np.bool_),
-    "U8": np.dtype(np.uint8),
-    "I8": np.dtype(np.int8),
-    "U16": np.dtype("<u2"),
-    "I16": np.dtype("<i2"),
-    "U32": np.dtype("<u4"),
-    "I32": np.dtype("<i4"),
-    "U64": np.dtype("<u8"),
-    "I64": np.dtype("<i8"),
-    "F16": np.dtype("<f2"),
-    "BF16": np.dtype("<u2"),  # raw bits; `TensorFile.read` widens them to float32
-    "F32": np.dtype("<f4"),
-    "F64": np.dtype("<f8"),
-}
-"""safetensors dtype names that an update may use, and how their bytes are read."""
+MAX_MAGNITUDE = 1e100
+"""Largest weight: the squares of 10^12 of them can still be added up in float64."""
 
-FLOAT_DTYPES = frozenset({"F16", "BF16", "F32", "F64"})
+# Absent on Windows. NONBLOCK: opening a named pipe must not wait for a writer.
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 _NAME_OF_NUMPY = {
     dtype.newbyteorder("="): name for name, dtype in NUMPY_DTYPES.items() if name != "BF16"
 }
 
 
-class TensorFileError(ClmaError, ValueError):
-    """The file is not a well-formed safetensors file within the limits.
-
-    Parameters
-    ----------
-    message : str
-    unsupported_dtype : bool
-        The file is well-formed, but holds a dtype that cannot be averaged here.
-    """
-
-    def __init__(self, message: str, *, unsupported_dtype: bool = False) -> None:
-        super().__init__(message)
-        self.unsupported_dtype = unsupported_dtype
-
-
-@dataclass(frozen=True, slots=True)
-class TensorLimits:
-    """Largest sizes that are decoded; all are checked before any array is made."""
-
-    file_bytes: int = 8 * 2**30
-    header_bytes: int = 16 * 2**20
-    n_tensors: int = 20_000
-    n_dims: int = 16
-    name_chars: int = 512
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    spec: TensorSpec
-    start: int
-    stop: int
-
-
 class TensorFile:
-    """A safetensors file opened for reading, mapped into memory.
+    """A safetensors file opened for reading.
 
     Parameters
     ----------
     path : Path
-    limits : TensorLimits
+    limits : TensorLimits, optional
+    mapped : bool
+        True: tensors are views of the mapped file, for files that nobody changes. False: for files
+        from outside. A mapped file that somebody shortens ends the process with SIGBUS when it is
+        looked at, which no program can answer; one that is read gives an error.
 
     Raises
     ------
     TensorFileError
-        If the header, the offsets or the sizes are not as the format says, or a limit is passed.
+        If it is no plain file, the header, the offsets or the sizes are not as the format says, or
+        a limit is passed.
     """
 
-    def __init__(self, path: Path, *, limits: TensorLimits | None = None) -> None:
+    def __init__(
+        self, path: Path, *, limits: TensorLimits | None = None, mapped: bool = True
+    ) -> None:
         limits = limits or TensorLimits()
-        size = path.stat().st_size
-        if size > limits.file_bytes:
-            raise TensorFileError(f"file has {size} bytes, at most {limits.file_bytes} are read")
-        if size < 8:
-            raise TensorFileError(f"file has {size} bytes, a safetensors file has at least 8")
-        with path.open("rb") as handle:
-            self._map = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+        self._file = _open_plain(path)
+        self._map: mmap.mmap | None = None
         try:
-            self._entries = _read_header(self._map, size, limits)
+            size = _checked_size(os.fstat(self._file.fileno()).st_size, limits)
+            length = _header_length(self._read(0, 8), size, limits)
+            text = self._read(8, 8 + length)
+            self._base = 8 + length
+            self._entries = parse_header(text, body_bytes=size - self._base, limits=limits)
+            if mapped:
+                self._map = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
         except BaseException:
-            self._map.close()
+            self._file.close()
             raise
+        if mapped:
+            self._file.close()
         self.specs: tuple[TensorSpec, ...] = tuple(e.spec for e in self._entries.values())
 
     def __enter__(self) -> TensorFile:
@@ -146,9 +122,11 @@ class TensorFile:
         self.close()
 
     def close(self) -> None:
-        """Release the mapping, unless a view of it is still in use (then it goes with the view)."""
+        """Release the file, unless a view of it is still in use (then it goes with the view)."""
+        self._file.close()
         try:
-            self._map.close()
+            if self._map is not None:
+                self._map.close()
         except BufferError:
             return
 
@@ -157,82 +135,81 @@ class TensorFile:
         return self._entries[name].spec
 
     def read(self, name: str) -> NDArray[Any]:
-        """Return one tensor as a read-only view; bfloat16 comes as a float32 copy (exact)."""
+        """Return one tensor, read-only; bfloat16 comes as a float32 copy (exact).
+
+        Raises
+        ------
+        TensorFileError
+            If the file has become shorter since it was opened.
+        """
+        spec = self._entries[name].spec
+        return self._values(name, 0, math.prod(spec.shape)).reshape(spec.shape)
+
+    def blocks(self, name: str, n_values: int) -> Iterator[NDArray[Any]]:
+        """Yield one tensor in flat pieces of at most `n_values`, so that memory is bounded.
+
+        Raises
+        ------
+        TensorFileError
+            If the file has become shorter since it was opened.
+        """
+        total = math.prod(self._entries[name].spec.shape)
+        for first in range(0, total, n_values):
+            yield self._values(name, first, min(n_values, total - first))
+
+    def _values(self, name: str, first: int, count: int) -> NDArray[Any]:
         entry = self._entries[name]
         dtype = NUMPY_DTYPES[entry.spec.dtype]
-        count = math.prod(entry.spec.shape)
-        raw = np.frombuffer(self._map, dtype=dtype, count=count, offset=entry.start)
+        start = self._base + entry.start + first * dtype.itemsize
+        if self._map is None:
+            raw = np.frombuffer(self._read(start, start + count * dtype.itemsize), dtype)
+        else:
+            raw = np.frombuffer(self._map, dtype=dtype, count=count, offset=start)
         if entry.spec.dtype == "BF16":
-            raw = (raw.astype(np.uint32) << 16).view(np.float32)
-        return raw.reshape(entry.spec.shape)
+            return (raw.astype(np.uint32) << 16).view(np.float32)
+        return raw
+
+    def _read(self, start: int, stop: int) -> bytes:
+        self._file.seek(start)
+        parts = []
+        while start < stop:
+            parts.append(self._file.read(stop - start))
+            if not parts[-1]:
+                raise TensorFileError(f"file ends at byte {start}, it was longer when opened")
+            start += len(parts[-1])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _read_header(data: mmap.mmap, size: int, limits: TensorLimits) -> dict[str, _Entry]:
-    length = int.from_bytes(data[:8], "little")
+def _open_plain(path: Path) -> io.FileIO:
+    descriptor = os.open(path, _READ)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise TensorFileError("not a plain file")
+    return io.FileIO(descriptor, "rb")
+
+
+def _checked_size(size: int, limits: TensorLimits) -> int:
+    if size > limits.file_bytes:
+        raise TensorFileError(f"file has {size} bytes, at most {limits.file_bytes} are read")
+    if size < 8:
+        raise TensorFileError(f"file has {size} bytes, a safetensors file has at least 8")
+    return size
+
+
+def _header_length(prefix: bytes, size: int, limits: TensorLimits) -> int:
+    length = int.from_bytes(prefix, "little")
     if length > limits.header_bytes or 8 + length > size:
         raise TensorFileError(
             f"header claims {length} bytes, at most {min(limits.header_bytes, size - 8)} fit"
         )
-    try:
-        header = json.loads(data[8 : 8 + length].decode("utf-8"), object_pairs_hook=_unique_keys)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise TensorFileError(f"header is not JSON: {type(error).__name__}") from None
-    if not isinstance(header, dict):
-        raise TensorFileError(f"header is a JSON {type(header).__name__}, wanted an object")
-    header.pop("__metadata__", None)
-    if len(header) > limits.n_tensors:
-        raise TensorFileError(f"{len(header)} tensors, at most {limits.n_tensors} are read")
-    entries = {n: _entry(n, header[n], 8 + length, limits) for n in sorted(header)}
-    _check_offsets(entries, 8 + length, size)
-    return entries
+    return length
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise TensorFileError("header names one key twice")
-    return result
-
-
-def _entry(name: str, raw: object, base: int, limits: TensorLimits) -> _Entry:
-    if not name or len(name) > limits.name_chars:
-        raise TensorFileError(
-            f"tensor name of {len(name)} characters, wanted 1 to {limits.name_chars}"
-        )
-    if not isinstance(raw, dict) or set(raw) != {"dtype", "shape", "data_offsets"}:
-        raise TensorFileError(f"tensor {name!r}: wanted dtype, shape and data_offsets")
-    dtype, shape, offsets = raw["dtype"], raw["shape"], raw["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in NUMPY_DTYPES:
-        raise TensorFileError(
-            f"tensor {name!r}: dtype {str(dtype)[:20]!r} cannot be averaged", unsupported_dtype=True
-        )
-    if not _naturals(shape) or len(shape) > limits.n_dims:
-        raise TensorFileError(
-            f"tensor {name!r}: shape is not a list of at most {limits.n_dims} sizes"
-        )
-    if not _naturals(offsets) or len(offsets) != 2:
-        raise TensorFileError(f"tensor {name!r}: data_offsets is not a pair of positions")
-    start, stop = offsets
-    wanted = math.prod(shape) * NUMPY_DTYPES[dtype].itemsize
-    if stop - start != wanted:
-        raise TensorFileError(f"tensor {name!r}: {stop - start} bytes, its shape needs {wanted}")
-    return _Entry(TensorSpec(name, dtype, tuple(shape)), base + start, base + stop)
-
-
-def _naturals(values: object) -> bool:
-    return isinstance(values, list) and all(
-        isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 2**48 for v in values
-    )
-
-
-def _check_offsets(entries: Mapping[str, _Entry], base: int, size: int) -> None:
-    position = base
-    for entry in sorted(entries.values(), key=lambda e: (e.start, e.stop)):
-        if entry.start != position:
-            raise TensorFileError(f"tensor {entry.spec.name!r}: its bytes overlap or leave a hole")
-        position = entry.stop
-    if position != size:
-        raise TensorFileError(f"tensors end at byte {position}, the file at {size}")
+def count_unusable(values: NDArray[np.floating]) -> int:
+    """Return how many weights are NaN, infinite or beyond `MAX_MAGNITUDE`."""
+    if values.dtype == np.float64:  # no narrower type reaches it
+        return int(np.count_nonzero(~(np.abs(values) <= MAX_MAGNITUDE)))
+    return int(np.count_nonzero(~np.isfinite(values)))
 
 
 def specs_of(tensors: Mapping[str, NDArray[Any]]) -> tuple[TensorSpec, ...]:
@@ -273,34 +250,34 @@ def serialize_tensors(
         raise ShapeMismatchError(
             f"tensors {sorted(tensors)}, wanted {sorted(s.name for s in specs)}"
         )
-    header: dict[str, Any] = {}
-    buffers: list[bytes] = []
-    position = 0
     # Wide dtypes first, so that every tensor stays aligned in the mapped file.
-    for spec in sorted(specs, key=lambda s: (-NUMPY_DTYPES[s.dtype].itemsize, s.name)):
-        array = np.asarray(tensors[spec.name])
-        if tuple(array.shape) != spec.shape:
+    specs = sorted(specs, key=lambda s: (-NUMPY_DTYPES[s.dtype].itemsize, s.name))
+    for spec in specs:
+        check_name(spec.name, TensorLimits())
+        shape = tuple(np.shape(tensors[spec.name]))
+        if shape != spec.shape:
             raise ShapeMismatchError(
-                f"tensor {spec.name!r} has shape {list(array.shape)}, wanted {list(spec.shape)}"
+                f"tensor {spec.name!r} has shape {list(shape)}, wanted {list(spec.shape)}"
             )
-        buffers.append(_raw(array, spec.dtype))
-        stop = position + len(buffers[-1])
-        header[spec.name] = {
-            "dtype": spec.dtype,
-            "shape": list(spec.shape),
-            "data_offsets": [position, stop],
-        }
-        position = stop
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
+    text = render_header(specs)
+    buffers = [_raw(np.asarray(tensors[s.name]), s.dtype) for s in specs]
     return b"".join([len(text).to_bytes(8, "little"), text, *buffers])
 
 
 def _raw(array: NDArray[Any], dtype: str) -> bytes:
-    if dtype != "BF16":
-        return np.ascontiguousarray(array.astype(NUMPY_DTYPES[dtype])).tobytes()
-    bits = np.ascontiguousarray(array, dtype="<f4").view(np.uint32)
-    # Round to nearest, ties to even; NaN is kept a NaN by forcing a bit of its payload.
+    if dtype == "BF16":
+        return _bfloat16_bits(array).tobytes()
+    return np.ascontiguousarray(array.astype(NUMPY_DTYPES[dtype])).tobytes()
+
+
+def _bfloat16_bits(array: NDArray[Any]) -> NDArray[np.uint16]:
+    wide = np.ascontiguousarray(array, dtype="<f8")
+    with np.errstate(over="ignore"):
+        single = wide.astype("<f4")
+    bits = single.view(np.uint32)
+    # Rounding twice may land beside the nearest value. So the first time is to odd: towards zero,
+    # and the last bit says that something was cut.
+    bits = (bits - (np.abs(single) > np.abs(wide))) | (single != wide)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
-    nan = np.isnan(array.astype(np.float32))
-    return np.where(nan, np.uint16(0x7FC0), rounded).astype("<u2").tobytes()
+    # NaN is kept a NaN by forcing a bit of its payload.
+    return np.where(np.isnan(wide), np.uint16(0x7FC0), rounded).astype("<u2")

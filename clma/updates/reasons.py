@@ -53,7 +53,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.KEY_REVOKED: "The key that made the signature was revoked.",
     Reason.MISSED_DEADLINE: "Nothing had arrived when the round was sealed.",
     Reason.NAMES_MISMATCH: "Tensors are missing or surplus, compared with the federation's model.",
-    Reason.NON_FINITE: "A tensor holds NaN or infinite values.",
+    Reason.NON_FINITE: "A tensor holds values that are NaN, infinite or beyond 1e100.",
     Reason.NOT_SHARED: "Used, without a field that the privacy policy does not share.",
     Reason.NOT_SIGNED: "The federation takes signed updates only, and this one is not.",
     Reason.SHAPE_MISMATCH: "A tensor has another shape than the federation's model.",

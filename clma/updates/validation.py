@@ -8,21 +8,21 @@ names the reason.
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-import numpy as np
-
 from clma.errors import InvalidUpdateError
 from clma.ledger.keys import printable
 from clma.parameters.tensor_file import (
     FLOAT_DTYPES,
-    NUMPY_DTYPES,
+    MAX_MAGNITUDE,
     TensorFile,
     TensorFileError,
     TensorLimits,
+    count_unusable,
 )
 from clma.records import ArtifactRef, ClientKey, SealedUpdate, TensorSpec, UpdateMessage
 from clma.updates.reasons import Reason
@@ -155,7 +155,8 @@ def check_tensors(path: Path, expected: ExpectedUpdate) -> None:
     Parameters
     ----------
     path : Path
-        Nobody else may write to it: it is mapped into memory.
+        Read in pieces, never mapped: somebody may shorten it while it is looked at. What is read
+        after the check is what was checked only if nobody else can write it.
     expected : ExpectedUpdate
 
     Raises
@@ -167,7 +168,7 @@ def check_tensors(path: Path, expected: ExpectedUpdate) -> None:
     limits = limits_for(expected.specs)
     check_size(path.stat().st_size, expected)
     try:
-        with TensorFile(path, limits=limits) as file:
+        with TensorFile(path, limits=limits, mapped=False) as file:
             _check_specs(file.specs, expected)
             _check_finite(file, expected)
     except TensorFileError as error:
@@ -230,12 +231,21 @@ def _clock_skew(message: UpdateMessage, received_at: dt.datetime | None) -> dt.t
 def limits_for(specs: Sequence[TensorSpec]) -> TensorLimits:
     """Return the sizes to decode for a model of these specs.
 
-    Eight times the model's bytes: a file in a wider dtype must still be told by its dtype.
+    Every element may be of the widest dtype, the header may be written at length and say more in
+    its metadata, and there may be some surplus tensors: a file of another model must still be told
+    by its names, dtypes and shapes. What is far beyond that is not decoded, so that no file costs
+    more than a few times what an honest one does.
     """
-    n_bytes = sum(
-        int(np.prod(s.shape, dtype=np.int64)) * NUMPY_DTYPES[s.dtype].itemsize for s in specs
+    n_values = sum(math.prod(s.shape) for s in specs)
+    n_marks = sum(8 + len(s.shape) + sum(map(s.name.count, "[{,")) for s in specs)
+    n_chars = sum(64 + 20 * (2 + len(s.shape)) + 6 * len(s.name) for s in specs)
+    most = TensorLimits()
+    return TensorLimits(
+        file_bytes=8 * n_values + 16 * 2**20,
+        header_bytes=min(most.header_bytes, 2 * n_chars + 2**20),
+        header_marks=min(most.header_marks, 2 * n_marks + 2**16),
+        n_tensors=min(most.n_tensors, 2 * len(specs) + 1000),
     )
-    return TensorLimits(file_bytes=8 * n_bytes + 16 * 2**20)
 
 
 def _check_specs(found: Sequence[TensorSpec], expected: ExpectedUpdate) -> None:
@@ -264,14 +274,11 @@ def _check_finite(file: TensorFile, expected: ExpectedUpdate) -> None:
     for spec in file.specs:
         if spec.dtype not in FLOAT_DTYPES:
             continue
-        values = file.read(spec.name).reshape(-1)
-        n_bad = sum(
-            int(np.count_nonzero(~np.isfinite(values[i : i + _CHUNK])))
-            for i in range(0, values.size, _CHUNK)
-        )
+        n_bad = sum(map(count_unusable, file.blocks(spec.name, _CHUNK)))
         if n_bad:
             noun = "value" if n_bad == 1 else "values"
-            detail = f"tensor '{printable(spec.name)}' has {n_bad} {noun} that are NaN or infinite"
+            kind = f"NaN, infinite or beyond {MAX_MAGNITUDE:g}"
+            detail = f"tensor '{printable(spec.name)}' has {n_bad} {noun} that are {kind}"
             _refuse(expected, Reason.NON_FINITE, detail)
 
 

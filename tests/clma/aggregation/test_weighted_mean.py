@@ -4,10 +4,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from clma.aggregation.weighted_mean import average_models, weighted_mean
 from clma.errors import EmptyCohortError, InvalidUpdateError, ShapeMismatchError
-from clma.records import ArtifactRef
+from clma.parameters.tensor_file import serialize_tensors
+from clma.records import ArtifactRef, TensorSpec
 
 ROWS = [np.array([1.0, 2.0]), np.array([4.0, -2.0]), np.array([0.5, 0.25])]
 
@@ -77,3 +80,27 @@ def test_half_precision_is_summed_in_double(shelf) -> None:
     with average(shelf, models, [1] * 8) as file:
         assert file.read("w").dtype == np.float16
         assert file.read("w").tolist() == [60_000] * 3
+
+
+LARGEST = {
+    "F16": 65504.0,
+    "BF16": 3.3895313892515355e38,
+    "F32": 3.4028234663852886e38,
+    "F64": 1e100,
+}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@pytest.mark.parametrize("dtype", sorted(LARGEST))
+@given(weights=st.lists(st.integers(1, 10**12), min_size=1, max_size=12))
+def test_the_mean_of_the_largest_is_the_largest(shelf, dtype: str, weights: list[int]) -> None:
+    """Shares that add up to a bit more than one must not make an infinity."""
+    specs = [TensorSpec("w", dtype, (1,))]
+    data = serialize_tensors({"w": np.array([-LARGEST[dtype]])}, specs)
+    digest = shelf.save(data)
+    ref = ArtifactRef(digest, digest)
+
+    with shelf.open(ref) as base:
+        mean = shelf.save(average_models([partial(shelf.open, ref)] * len(weights), weights, base))
+
+    assert shelf.read(mean) == pytest.approx([-LARGEST[dtype]], rel=1e-12)

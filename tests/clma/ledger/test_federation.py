@@ -104,7 +104,8 @@ def test_the_wrong_name_is_told_what_is_there(url: str, tmp_path: Path) -> None:
     [
         (b"not a model", "safetensors|header"),
         ({"n": np.array(1)}, "no tensor of a float type"),
-        ({"w": np.array([1.0, np.nan])}, "'w' has NaN or infinite"),
+        ({"w": np.array([1.0, np.nan])}, "'w' has values that are NaN"),
+        ({"w": np.array([1.0, 1e200])}, "'w' has values that are NaN"),
     ],
 )
 def test_a_base_model_that_cannot_be_trained_on_is_refused(

@@ -226,6 +226,18 @@ def test_links_in_the_inbox_are_not_followed(fleet: Federation, tmp_path: Path) 
     assert {row_of(sealed, c).reason for c in ("p0", "p1")} == {"BAD_FORMAT"}
 
 
+@pytest.mark.parametrize("letters", ["\x1b[31m", "\n", "=cmd()", "Z"])
+def test_a_file_that_is_only_named_like_a_conflict_is_none(fleet: Federation, letters: str) -> None:
+    drop(fleet, "p0")
+    inbox = Path(fleet.store.url) / "inbox/round=000001/p0"
+    (inbox / f"update.{letters.ljust(64, 'a')}.json").write_bytes(b"{}")
+    (inbox / f"update.{'a' * 64}.json").write_bytes(b"{}")
+
+    rows = [r for r in fleet.seal_round(now=DUE).rows if r.reason == "CONFLICTING_UPDATE"]
+
+    assert [r.digest for r in rows] == ["a" * 64]
+
+
 def test_a_paused_client_is_not_awaited_and_not_used(fleet: Federation) -> None:
     state = fleet.hold_round("test")
     paused = {

@@ -237,3 +237,42 @@ class Away:
 
     def __getattr__(self, name: str) -> Callable[..., NoReturn]:
         return refuse_with(GenericError("503\n\nDebug source: a page"))
+
+
+@pytest.mark.parametrize("seconds", [10**12, -(10**12), 2**62])
+def test_a_time_that_no_calendar_has_is_the_first_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    """Some file systems keep what the file's owner set, so the tests cannot set it everywhere."""
+    disk = LocalDisk(tmp_path)
+    disk.create("a", b"x")
+    status = tuple((tmp_path / "a").stat())[:10]
+    odd = os.stat_result((*status[:8], seconds, status[9]))
+    monkeypatch.setattr(os, "fstat", lambda _: odd)
+
+    assert disk.info("a").modified.year == 1970
+
+
+def test_a_folder_that_vanishes_while_it_is_listed_breaks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = LocalDisk(tmp_path)
+    disk.create("inbox/a/x", b"")
+    disk.create("inbox/b/x", b"")
+    scan = os.scandir
+
+    def scan_all_but_a(folder: Path | str) -> object:
+        if Path(folder).name == "a":
+            raise FileNotFoundError(folder)
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", scan_all_but_a)
+    assert list(disk.names("inbox")) == ["inbox/b/x"]
+
+
+def test_a_folder_that_is_named_like_a_draft_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "1/2/3/4/5/6/7/8/9/.x.tmp"
+    folder.mkdir(parents=True)
+    os.utime(folder, (0, 0))
+
+    assert Store.open(tmp_path).sweep("1", older_than_s=1.0) == 0

@@ -3,6 +3,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime as dt
+import json
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clma.errors import InvalidUpdateError
-from clma.parameters.tensor_file import serialize_tensors, specs_of
+from clma.parameters.tensor_file import TensorFile, serialize_tensors, specs_of
 from clma.records import ArtifactRef, TensorSpec, UpdateMessage
+from clma.updates import validation
 from clma.updates.reasons import EXPLANATIONS, Reason
 from clma.updates.validation import ExpectedUpdate, admit, check_digest, check_tensors, limits_for
 from tests.clma.ledger.fleet import model, written
@@ -74,6 +77,21 @@ def test_half_precision_is_read_and_searched_for_nan(tmp_path: Path, dtype: str)
         checked(tmp_path / "bad", serialize_tensors({"w": good * [1, np.nan]}, specs), expected)
 
 
+@pytest.mark.parametrize(("value", "taken"), [(1e100, True), (-1e100, True), (-1.01e100, False)])
+def test_weights_whose_squares_cannot_be_added_up_are_refused(
+    tmp_path: Path, value: float, taken: bool
+) -> None:
+    """One of them would end the round for everybody, when movements are compared."""
+    specs = (TensorSpec("w", "F64", (2,)),)
+    expected = ExpectedUpdate("f", "p0", 1, "ab" * 32, specs, ())
+    outcome = contextlib.nullcontext() if taken else pytest.raises(InvalidUpdateError)
+
+    with outcome as caught:
+        checked(tmp_path / "t", serialize_tensors({"w": np.array([0, value])}), expected)
+
+    assert taken or caught.value.reason == Reason.NON_FINITE
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)), min_size=1, max_size=8))
 def test_any_change_of_bytes_is_taken_or_refused(changes: list[tuple[int, int]]) -> None:
@@ -84,6 +102,22 @@ def test_any_change_of_bytes_is_taken_or_refused(changes: list[tuple[int, int]])
 
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(InvalidUpdateError):
         checked(Path(folder) / "t", bytes(data), EXPECTED)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10_000), st.integers(0, 255))
+def test_a_changed_header_says_the_same_or_is_refused(position: int, value: int) -> None:
+    """A space may become another one; no change of one byte makes other tensors of the same."""
+    good = serialize_tensors(model(0.5))
+    stop = 8 + int.from_bytes(good[:8], "little")
+    data = bytearray(good)
+    data[position % stop] = value
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(InvalidUpdateError):
+        path = Path(folder) / "t"
+        checked(path, bytes(data), EXPECTED)
+        with TensorFile(path) as file:
+            assert all((file.read(name) == array).all() for name, array in model(0.5).items())
 
 
 def test_a_tensor_with_a_hostile_name_is_shown_as_text(tmp_path: Path) -> None:
@@ -105,4 +139,31 @@ def test_a_file_far_beyond_the_model_is_not_read(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidUpdateError, match="at most") as caught:
         check_tensors(path, EXPECTED)
+    assert caught.value.reason == Reason.BAD_FORMAT
+
+
+def test_the_limits_let_every_model_through_that_they_are_made_for(tmp_path: Path) -> None:
+    """Also written at length: all of it escaped, with spaces, a long text in the metadata."""
+    specs = tuple(TensorSpec(f"[{{,\xe9{i}" * 9, "U8", (1,) * 16) for i in range(300))
+    header = {
+        s.name: {"dtype": "U8", "shape": s.shape, "data_offsets": [i, i + 1]}
+        for i, s in enumerate(specs)
+    }
+    text = json.dumps({"__metadata__": {"about": "x," * 10_000}, **header}, indent=1).encode()
+    path = written(tmp_path / "t", len(text).to_bytes(8, "little") + text + bytes(300))
+
+    with TensorFile(path, limits=limits_for(specs)) as file:
+        assert set(file.specs) == set(specs)
+
+
+def test_a_file_that_is_shortened_while_it_is_checked_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its size is read before its values; a mapped file would end the process here."""
+    path = written(tmp_path / "t", model())
+    monkeypatch.setattr(validation, "_check_specs", lambda *_: os.truncate(path, 100))
+
+    with pytest.raises(InvalidUpdateError) as caught:
+        check_tensors(path, EXPECTED)
+
     assert caught.value.reason == Reason.BAD_FORMAT
