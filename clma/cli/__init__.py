@@ -13,7 +13,7 @@ import typer
 from obstore.exceptions import BaseError
 
 from clma import __version__
-from clma.cli.checks import forget, verify
+from clma.cli.checks import doctor, forget, verify
 from clma.cli.keys import key_app
 from clma.cli.operator import configure, init, status
 from clma.cli.options import example
@@ -47,6 +47,7 @@ for _command, _example in (
     (status, "clma status --store fleet --federation north"),
     (configure, "clma configure --store fleet --federation north --set round.quorum=5"),
     (verify, "clma verify --store fleet --federation north"),
+    (doctor, "clma doctor --store fleet --federation north"),
     (forget, "clma forget plant-07 --store fleet --federation north --dry-run"),
 ):
     app.command(epilog=example(_example))(_command)

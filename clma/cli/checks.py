@@ -1,18 +1,21 @@
-"""``clma verify`` and ``forget``: what the store holds, and what it has to hold no more."""
+"""``clma verify``, ``doctor``, ``forget``: what the store holds, what it should, and no more."""
 
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
+import importlib
 from typing import Annotated
 
 import typer
 
 from clma.cli.options import JsonOption, NameOption, StoreOption, show
+from clma.doctor import Projection, examine
 from clma.errors import MissingExtraError
 from clma.ledger.audit import audit
 from clma.ledger.federation import Federation
 
-__all__ = ["forget", "verify"]
+__all__ = ["doctor", "forget", "verify"]
 
 
 def verify(store: StoreOption, federation: NameOption, as_json: JsonOption = False) -> None:
@@ -28,6 +31,44 @@ def verify(store: StoreOption, federation: NameOption, as_json: JsonOption = Fal
     )
     if report.problems:
         raise typer.Exit(1)
+
+
+def doctor(
+    store: StoreOption,
+    federation: NameOption,
+    tracking_uri: Annotated[
+        str | None, typer.Option("--tracking-uri", help="MLflow store; default: the project's own.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the ledger with disk, settings and MLflow; say how to mend each difference."""
+    opened = Federation.open(store, federation)
+    projections = _projections(tracking_uri)
+    report = examine(opened, now=dt.datetime.now(dt.UTC), projections=projections)
+    for difference in report.differences:
+        typer.echo(difference.line, err=True)
+    facts = {**dataclasses.asdict(report), "mlflow": bool(projections), "ok": report.is_well}
+    n_found = len(report.differences)
+    text = (
+        f"{report.n_entries} entries, {report.n_artifacts} artifacts, "
+        f"{len(report.findings)} checks of the place: "
+        + ("all is well" if report.is_well else f"{n_found} to mend")
+    )
+    show(facts, text, as_json=as_json)
+    if not report.is_well:
+        raise typer.Exit(1)
+
+
+def _projections(tracking_uri: str | None) -> list[Projection]:
+    """Return the comparison with MLflow where the pipeline is installed."""
+    try:
+        # Not a dependency: the library has no server software, a checkout of the pipeline has.
+        module = importlib.import_module("tasks.tracking.compare")
+    except ImportError as error:
+        typer.echo(f"MLflow was not looked at: {error}", err=True)
+        return []
+    projection: Projection = module.comparison_with(tracking_uri)
+    return [projection]
 
 
 def forget(
