@@ -230,8 +230,7 @@ def _take_tensors(
         )
     with refusals_named("read", key, folder.store.url):
         check_tensors(folder.store.local_path(key), message.tensors_sha256, expected)
-    # An entry will name it, and who dropped it may not have waited for the disk.
-    folder.store.make_durable(key)
+    _make_durable(folder.store, key)
     checked = admit(message, expected, key)
     row = replace(
         row,
@@ -241,6 +240,15 @@ def _take_tensors(
         detail="; ".join(text for _, text in checked.notes) or None,
     )
     return row, checked.update
+
+
+def _make_durable(store: Store, key: str) -> None:
+    # An entry will name it, and who dropped it may not have waited for the disk.
+    try:
+        store.make_durable(key)
+    except StorageError as error:
+        # It was read a moment ago: without the number, it is no fault of the sender's.
+        raise StorageError(str(error)) from None
 
 
 def _what_is_missing(folder: _Folder) -> str:

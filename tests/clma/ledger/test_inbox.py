@@ -24,7 +24,7 @@ from clma.records import ClientStatus
 from clma.rows import Verdict
 from clma.updates.reasons import Reason
 from tests.clma.ledger.fleet import DUE, NOW, drop, make_fleet, model, row_of
-from tests.clma.ledger.refusing import refuse
+from tests.clma.ledger.refusing import refuse, refuse_with
 
 ONE_NAN = np.array([0, np.nan, 0, 0], np.float32)
 INFINITE = np.full((4, 3), np.inf, np.float32)
@@ -302,3 +302,14 @@ def test_what_an_entry_will_name_is_on_the_disk_first(
     fleet.seal_round(now=DUE)
 
     assert {tensors.stat().st_ino, tensors.parent.stat().st_ino} <= set(synced)
+
+
+def test_a_disk_that_cannot_be_waited_for_costs_nobody_the_vote(
+    fleet: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop(fleet, "p0")
+    fleet.state()
+    monkeypatch.setattr(fleet.store, "make_durable", refuse_with(StorageError("x", errno.EACCES)))
+
+    with pytest.raises(StorageError):
+        fleet.seal_round(now=DUE)
