@@ -42,6 +42,8 @@ def choose_round(
 ) -> ChosenRound:
     """Choose the round that is due, or was left half done; stick to it when the run is retried.
 
+    First of all sweeps up after a night that was killed, also if nothing is due any more.
+
     Parameters
     ----------
     store, federation : str
@@ -56,6 +58,7 @@ def choose_round(
         If `round_num` is not the newest round.
     """
     opened = Federation.open(store, federation)
+    opened.sweep_drafts()
     state = opened.state()
     if round_num is not None and round_num != state.round_num:
         raise RoundStateError(

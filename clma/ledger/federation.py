@@ -39,7 +39,7 @@ from clma.ledger.base_model import read_base_model
 from clma.ledger.chain import Chain, EntryKind
 from clma.ledger.history import FederationHistory
 from clma.ledger.journal import Payload
-from clma.ledger.keys import CONFIG_KEY, table_key
+from clma.ledger.keys import CONFIG_KEY, LEDGER_PREFIX, inbox_prefix, table_key
 from clma.ledger.registry import register_clients
 from clma.ledger.sealed import write_sealed
 from clma.ledger.state import changes
@@ -252,6 +252,7 @@ class Federation(FederationHistory):
         if state.phase is Phase.SEALED:
             return self.load_sealed()
         self._check_due(state, _utc(now), force)
+        self.sweep_drafts()
         ref = write_sealed(self.store, state, self.config, self.spec, self._sealed_before(state))
 
         def build(current: FederationState) -> Payload | None:
@@ -336,6 +337,11 @@ class Federation(FederationHistory):
             return {"round": state.round_num, "reason": reason, **changes(state, held)}
 
         return self.journal.step(EntryKind.ROUND_HELD, build, now)
+
+    def sweep_drafts(self) -> int:
+        """Delete what killed writers left half-written; returns how many files."""
+        inbox = inbox_prefix(self.state().round_num)
+        return sum(self.store.sweep(p) for p in (LEDGER_PREFIX, "models", "rounds", inbox))
 
     def _check_due(self, state: FederationState, now: dt.datetime, force: bool) -> None:
         if state.phase is not Phase.OPEN:

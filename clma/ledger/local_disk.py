@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from clma.errors import ConflictError, DamagedStoreError, MissingObjectError
+from clma.ledger.drafts import draft_name, is_draft, is_left_behind
 from clma.ledger.object_info import ObjectInfo
 
 __all__ = ["LocalDisk"]
@@ -89,7 +89,10 @@ class LocalDisk:
         return self._path(key)
 
     def sweep(self, prefix: str, older_than_s: float) -> int:
-        """Delete drafts that a killed writer left below a folder; returns how many."""
+        """Delete drafts below a folder that are that old or whose writer is dead; returns how many.
+
+        Whether a writer lives is known of this machine's processes only.
+        """
         folder = self._path(prefix)
         limit = time.time() - older_than_s
         n_deleted = 0
@@ -97,7 +100,8 @@ class LocalDisk:
             path = folder / name
             # Another sweeper, or the writer itself, may be first.
             with contextlib.suppress(FileNotFoundError, PermissionError):
-                if _is_draft(name) and path.lstat().st_mtime < limit:
+                old = is_draft(path.name) and path.lstat().st_mtime < limit
+                if old or is_left_behind(path.name):
                     path.unlink()
                     n_deleted += 1
         return n_deleted
@@ -124,7 +128,7 @@ class LocalDisk:
         # In the folder of the file itself: a plant may have the right to write there only. Synced
         # before it gets its name, so that a power cut never leaves a named file without content.
         _make_folders(path.parent)
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        draft = path.with_name(draft_name(path.name))
         descriptor = os.open(draft, _CREATE | _BINARY, 0o666)
         with os.fdopen(descriptor, "wb") as handle:
             handle.write(data)
@@ -149,11 +153,6 @@ def _walk(folder: Path, prefix: str, depth: int = _MAX_DEPTH) -> Iterator[str]:
 
 def _is_hidden(name: str) -> bool:
     return any(part.startswith(".") for part in name.split("/"))
-
-
-def _is_draft(name: str) -> bool:
-    last = name.rpartition("/")[2]
-    return last.startswith(".") and last.endswith(".tmp")
 
 
 def _make_folders(folder: Path) -> None:

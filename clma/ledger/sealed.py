@@ -10,7 +10,7 @@ from clma.config import FederationConfig
 from clma.errors import ConflictError, DamagedStoreError
 from clma.ledger.chain import canonical_json
 from clma.ledger.inbox import read_inbox
-from clma.ledger.keys import LEDGER_PREFIX, inbox_prefix, sealed_key
+from clma.ledger.keys import sealed_key
 from clma.ledger.store import Store
 from clma.records import ArtifactRef, FederationState, TensorSpec
 from clma.rows import SealedRound
@@ -48,8 +48,6 @@ def write_sealed(
     """
     key = sealed_key(state.round_num)
     if not store.exists(key):
-        for prefix in (LEDGER_PREFIX, "models", "rounds", inbox_prefix(state.round_num)):
-            store.sweep(prefix)
         sealed = read_inbox(store, state, config, specs, before)
         try:
             return store.put_if_absent(key, sealed_bytes(sealed))
