@@ -20,19 +20,16 @@ WAYS = {"p3": (0, 3.0), "p4": (0, 2.5), "p5": (1, 3.0), "p6": (1, 2.5)}
 """Clients that drift in round 2: the coordinate they move along, and how far."""
 
 
-def found(
-    folder: Path, name: str, *, opened: dt.datetime | None = None, **settings: Any
-) -> Federation:
+def found(folder: Path, name: str, **settings: Any) -> Federation:
     """Make the federation; round 2 is open, every update is in, four clients flag."""
-    now = opened or dt.datetime.now(dt.UTC)
     folder.mkdir(parents=True)
     base = folder / "base.safetensors"
     base.write_bytes(serialize_tensors({"w": np.zeros(4, np.float32)}))
     federation = Federation.create(folder / "store", preset_config(name, **settings), base, CLIENTS)
-    open_next_round(federation, now=now)
+    open_next_round(federation, now=dt.datetime.now(dt.UTC))
     for client_id in CLIENTS:
         send(federation, folder, client_id, np.zeros(4), flag=False)
-    close_round(federation, now=now, force=True)
+    close_round(federation, now=dt.datetime.now(dt.UTC), force=True)
     for client_id in CLIENTS:
         axis, size = WAYS.get(client_id, (3, 0.1))
         send(federation, folder, client_id, size * np.eye(4)[axis], flag=client_id in WAYS)

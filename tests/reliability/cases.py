@@ -64,10 +64,12 @@ class Outcome:
     codes : tuple of int
         Of the night and its restarts.
     facts : mapping
-        See `facts_of`.
+        See `facts_of`; empty if they cannot even be read.
     n_polls : int
     failed_polls : tuple of str
         Of the reader.
+    trouble : str
+        Why there are no facts.
     seconds : float
     """
 
@@ -76,6 +78,7 @@ class Outcome:
     facts: Facts
     n_polls: int
     failed_polls: tuple[str, ...]
+    trouble: str
     seconds: float
 
     @property
@@ -102,8 +105,7 @@ def run_undisturbed(template: Site, folder: Path) -> tuple[Facts, list[str], flo
     def night() -> tuple[float, list[str]]:
         arm(KillPoints(record=record))
         started = time.monotonic()
-        nightly(str(site.store), NAME, tracking_uri=site.tracking.uri)
-        reach(END)
+        _close_round(site)
         return time.monotonic() - started, [*sys.modules]
 
     seconds, modules = answer_of(night, folder)
@@ -122,17 +124,15 @@ def run_case(case: Case, template: Site, folder: Path) -> Outcome:
     codes = _nights(case, site)
     stop.touch()
     n_polls, failures = json.loads(report.read_text()) if killed(reader) == 0 else (0, ["died"])
-    facts: Facts = answer_of(lambda: facts_of(site), folder)
-    outcome = Outcome(
-        case,
-        codes,
-        facts,
-        n_polls,
-        tuple(failures),
-        time.monotonic() - started,
-    )
+    facts: Facts = {}
+    trouble = ""
+    try:
+        facts = answer_of(lambda: facts_of(site), folder)
+    except RuntimeError as error:
+        trouble = str(error)
     shutil.rmtree(folder)
-    return outcome
+    seconds = time.monotonic() - started
+    return Outcome(case, codes, facts, n_polls, tuple(failures), trouble, seconds)
 
 
 def _nights(case: Case, site: Site) -> tuple[int, ...]:
@@ -147,15 +147,19 @@ def _nights(case: Case, site: Site) -> tuple[int, ...]:
 
 
 def _night(site: Site, point: str | None = None) -> None:
-    """Do what ``python -m flows.nightly`` does once it has a Prefect server."""
     arm(KillPoints(point))
-    nightly(str(site.store), NAME, tracking_uri=site.tracking.uri)
+    _close_round(site)
+
+
+def _close_round(site: Site) -> None:
+    """Do what ``python -m flows.nightly --now`` does once it has a Prefect server."""
+    nightly(str(site.store), NAME, now=True, tracking_uri=site.tracking.uri)
     reach(END)
 
 
 def _command(site: Site, _point: str | None = None) -> None:
     """Become the command that an operator starts."""
-    arguments = ["--store", str(site.store), "--federation", NAME]
+    arguments = ["--store", str(site.store), "--federation", NAME, "--now"]
     os.chdir(ROOT)
     os.environ["TMPDIR"] = str(site.folder / "tmp")
     command = [sys.executable, "-m", "flows.nightly", *arguments]

@@ -2,7 +2,7 @@
 
     python -m tests.reliability.killtest --points all --random 40 --seed 1
 
-Every kill meets its own copy of a federation whose round is due with all updates in the inbox. The
+Every kill meets its own copy of a federation whose round is open with all updates in the inbox. The
 night is started again as an operator would, until it lives; then everything that a night decides or
 shows has to be that of the undisturbed night: models, tables, sealed inputs, state, ledger, MLflow.
 """
@@ -121,6 +121,8 @@ def _differences(outcome: Outcome, expected: dict[str, Any]) -> list[str]:
     if outcome.case.point and not outcome.n_kills:
         found.append("the point was not reached")
     found += list(outcome.failed_polls[:3])
+    if outcome.trouble:
+        return [*found, f"cannot be judged: {outcome.trouble.splitlines()[-1]}"]
     for part, wanted in expected.items():
         got = outcome.facts[part]
         if got != wanted:
@@ -149,7 +151,7 @@ def _figures(outcomes: Sequence[Outcome], expected: dict[str, Any]) -> dict[str,
         return max(0, n_extra)
 
     accepted = {tuple(update) for update in expected["accepted"]}
-    facts = [o.facts for o in outcomes]
+    facts = [o.facts for o in outcomes if o.facts]
     return {
         "kills": sum(o.n_kills for o in outcomes),
         "restarts": sum(o.n_restarts for o in outcomes),

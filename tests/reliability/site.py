@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import shutil
 import sqlite3
 from dataclasses import dataclass
@@ -46,9 +45,8 @@ class Site:
         return Federation.open(self.store, NAME)
 
     def build(self) -> None:
-        """Make it: round 1 is published, round 2 is due and every update is in."""
-        yesterday = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
-        federation = found(self.folder / "fleet", NAME, opened=yesterday)
+        """Make it: round 1 is published, round 2 is open and every update is in."""
+        federation = found(self.folder / "fleet", NAME)
         tracking.publish_cohort(federation, 1, "c0", self.tracking)
         tracking.publish_round(federation, 1, self.tracking)
 
