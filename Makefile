@@ -10,12 +10,13 @@ export MLFLOW_DISABLE_TELEMETRY = true
 export DO_NOT_TRACK = 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help env demo test lint ui bench-pronto faulttest fuzz audit clean
+.PHONY: help env demo test lint ui killtest faulttest fuzz audit bench-pronto clean
 
 help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
 	@echo "make test          lint, types, layers and all tests"
 	@echo "make ui            Prefect and MLflow in the browser, on what the demo made"
+	@echo "make killtest      kill the night at every step and at random times (POINTS=60 KILLS=40 SEED=1)"
 	@echo "make bench-pronto  recorded plant data, four methods side by side (DATA=FILE SEEDS=200:203)"
 	@echo "make faulttest     every call of a small day and night on a disk that fails, every fault"
 	@echo "make fuzz          10,000 spoiled updates against the gate (FILES=10000 SEED=1)"
@@ -48,6 +49,12 @@ lint: $(STAMP)
 
 ui: $(STAMP)
 	@$(BIN)/python -m deployments.ui
+
+POINTS ?= all
+KILLS ?= 40
+SEED ?= 1
+killtest: $(STAMP)
+	@$(BIN)/python -m tests.reliability.killtest --points $(POINTS) --random $(KILLS) --seed $(SEED)
 
 DATA ?= ../shared/data/pronto/pronto_process_1hz.parquet
 SEEDS ?= 200:203

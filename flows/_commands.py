@@ -142,7 +142,10 @@ def _nightly(
     store: StoreOption,
     federation: NameOption,
     now: Annotated[
-        bool, typer.Option("--now", help="Close the open round before it is due.")
+        bool,
+        typer.Option(
+            "--now", help="Close the open round before it is due, if anybody has submitted."
+        ),
     ] = False,
     tracking_uri: TrackingOption = None,
     as_json: JsonOption = False,

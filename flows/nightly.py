@@ -38,7 +38,7 @@ def nightly(
     federation : str
         Its name.
     now : bool
-        Close the open round before its deadline, with whatever is there.
+        Close the open round before its deadline, with whatever is there, if anything is.
     tracking_uri : str, optional
         MLflow store to publish to; default: ``MLFLOW_TRACKING_URI``, or the project's own.
     """

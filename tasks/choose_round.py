@@ -10,6 +10,7 @@ from prefect import task
 from clma.errors import RoundStateError
 from clma.ledger.chain import EntryKind
 from clma.ledger.federation import Federation
+from clma.ledger.keys import inbox_prefix
 from clma.records import FederationState, Phase
 from tasks.night import IO_RETRIES, PINNED_TO_RUN
 
@@ -42,11 +43,15 @@ def choose_round(
 ) -> ChosenRound:
     """Choose the round that is due, or was left half done; stick to it when the run is retried.
 
+    First of all sweeps up after a night that was killed, also if nothing is due any more.
+
     Parameters
     ----------
     store, federation : str
     now : bool
-        Close the open round before its deadline.
+        Close the open round before its deadline, if any client has submitted. One that nobody has
+        answered stays open: the night before may have been killed right after it opened the round,
+        and whoever starts that night again does not mean this one.
     round_num : int, optional
         The round to run instead; it has to be the newest one.
 
@@ -56,12 +61,14 @@ def choose_round(
         If `round_num` is not the newest round.
     """
     opened = Federation.open(store, federation)
+    opened.sweep_drafts()
     state = opened.state()
     if round_num is not None and round_num != state.round_num:
         raise RoundStateError(
             f"round {round_num} of {federation!r} cannot be run: the newest is {state.round_num}"
         )
-    detail = _why_not_due(state, now or round_num is not None)
+    answered = round_num is not None or bool(opened.store.list(inbox_prefix(state.round_num)))
+    detail = _why_not_due(state, now or round_num is not None, answered)
     if detail is not None:
         return ChosenRound(None, "", detail)
     digest = opened.entry_digest(EntryKind.ROUND_OPENED, state.round_num)
@@ -70,14 +77,15 @@ def choose_round(
     )
 
 
-def _why_not_due(state: FederationState, now: bool) -> str | None:
+def _why_not_due(state: FederationState, now: bool, answered: bool) -> str | None:
     if state.phase is Phase.CREATED:
         return "no round was opened yet"
-    if state.phase is not Phase.OPEN or now:
+    if state.phase is not Phase.OPEN or (now and answered):
         return None
     if state.deadline is not None and dt.datetime.now(dt.UTC) >= state.deadline:
         return None
     due = (
         "when it is closed by hand" if state.deadline is None else f"at {state.deadline:%F %R} UTC"
     )
-    return f"round {state.round_num} is due {due}"
+    silent = "" if answered or not now else "; nobody has submitted yet"
+    return f"round {state.round_num} is due {due}{silent}"

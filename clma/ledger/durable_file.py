@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from clma.ledger.drafts import draft_name
 
 __all__ = ["DurableFolders", "discard", "replace_files", "sync_file", "sync_folder", "write_draft"]
 
@@ -51,7 +52,7 @@ def write_draft(path: Path, data: bytes | Iterable[bytes]) -> Path:
 
     Synced before it gets its name, so that a power cut never leaves a named file without content.
     """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    draft = path.with_name(draft_name(path.name))
     descriptor = os.open(draft, _CREATE, 0o666)
     try:
         try:

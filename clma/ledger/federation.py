@@ -40,7 +40,7 @@ from clma.errors import (
 from clma.ledger.base_model import read_base_model
 from clma.ledger.chain import Chain, EntryKind
 from clma.ledger.journal import Payload
-from clma.ledger.keys import CONFIGS_PREFIX, table_key
+from clma.ledger.keys import CONFIGS_PREFIX, LEDGER_PREFIX, inbox_prefix, table_key
 from clma.ledger.registry import register_clients, register_keys, revoke_key
 from clma.ledger.sealed import tidy_inbox, write_sealed
 from clma.ledger.settings import FederationSettings, write_config
@@ -337,6 +337,7 @@ class Federation(FederationSettings):
             if state.phase is Phase.SEALED:
                 return self.load_sealed()
             self._check_due(state, _utc(now), force)
+            self.sweep_drafts()
             before = self._sealed_before(state)
             config = self.config_of(state)
             ref = write_sealed(self.store, state, config, self.spec, before, basis=len(entries))
@@ -420,6 +421,11 @@ class Federation(FederationSettings):
             return {"round": state.round_num, "reason": reason, **changes(state, held)}
 
         return self.journal.step(EntryKind.ROUND_HELD, build, now)
+
+    def sweep_drafts(self) -> int:
+        """Delete what killed writers left half-written; returns how many files."""
+        inbox = inbox_prefix(self.state().round_num)
+        return sum(self.store.sweep(p) for p in (LEDGER_PREFIX, "models", "rounds", inbox))
 
     def _check_due(self, state: FederationState, now: dt.datetime, force: bool) -> None:
         if state.phase is not Phase.OPEN:

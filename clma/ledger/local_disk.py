@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from clma.errors import ConflictError, DamagedStoreError, MissingObjectError
+from clma.ledger.drafts import is_draft, is_left_behind
 from clma.ledger.durable_file import (
     DurableFolders,
     discard,
@@ -191,17 +192,20 @@ class LocalDisk:
             return self._path(key)
 
     def sweep(self, prefix: str, older_than_s: float) -> int:
-        """Delete drafts that a killed writer left below a folder; returns how many."""
+        """Delete drafts below a folder that are that old or whose writer is dead; returns how many.
+
+        Whether a writer lives is known of this machine's processes only.
+        """
         with refusals_named("listed", prefix, self.url):
             folder = self._path(prefix)
-            names = [name for name in _walk(_entries(folder), "") if _is_draft(name)]
+            names = [n for n in _walk(_entries(folder), "") if is_draft(n.rpartition("/")[2])]
         limit = time.time() - older_than_s
         n_deleted = 0
         for name in names:
             path = folder / name
             # Another sweeper, or the writer itself, may be first; and what stays does no harm.
             with contextlib.suppress(OSError):
-                if path.lstat().st_mtime < limit:
+                if path.lstat().st_mtime < limit or is_left_behind(path.name):
                     path.unlink()
                     n_deleted += 1
         return n_deleted
@@ -298,8 +302,3 @@ def _walk(
 
 def _is_hidden(name: str) -> bool:
     return any(part.startswith(".") for part in name.split("/"))
-
-
-def _is_draft(name: str) -> bool:
-    last = name.rpartition("/")[2]
-    return last.startswith(".") and last.endswith(".tmp")

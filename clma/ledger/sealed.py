@@ -10,7 +10,7 @@ from clma.config import FederationConfig
 from clma.errors import ConflictError, DamagedStoreError
 from clma.ledger.chain import canonical_json
 from clma.ledger.inbox import find_tensors, read_inbox
-from clma.ledger.keys import LEDGER_PREFIX, inbox_prefix, sealed_key, updates_prefix
+from clma.ledger.keys import sealed_key, updates_prefix
 from clma.ledger.store import Store
 from clma.records import ArtifactRef, FederationState, TensorSpec
 from clma.rows import SealedRound
@@ -51,8 +51,6 @@ def write_sealed(
     """
     key = sealed_key(state.round_num, basis)
     if not store.exists(key):
-        for prefix in (LEDGER_PREFIX, "models", "rounds", inbox_prefix(state.round_num)):
-            store.sweep(prefix)
         sealed = read_inbox(store, state, config, specs, before)
         if sealed.updates:
             store.sync(updates_prefix(state.round_num))

@@ -40,7 +40,7 @@ from clma.records import ArtifactRef
 __all__ = ["Intake", "Store", "file_digest"]
 
 DRAFT_AGE_S = 24 * 3600.0
-"""A draft older than this belongs to a writer that is gone: no upload of one file takes a day."""
+"""Age from which a draft is swept whoever wrote it: no upload of one file takes a day."""
 
 
 def file_digest(path: Path) -> str:
@@ -289,7 +289,7 @@ class Store:
             self._objects.prune(check_key(prefix))
 
     def sweep(self, prefix: str, *, older_than_s: float = DRAFT_AGE_S) -> int:
-        """Delete drafts that killed writers left below a folder; returns how many.
+        """Delete drafts below a folder that are that old or whose writer is dead; returns how many.
 
         Object stores keep no drafts that a listing would show.
         """

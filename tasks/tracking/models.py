@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,9 +40,6 @@ __all__ = ["CohortModelFiles", "move_champion", "register_version"]
 
 # An example would be predicted on, and what an input looks like is the factory's affair.
 warnings.filterwarnings("ignore", message=".*An input example was not provided")
-
-ABANDONED_AFTER_MS = 15 * 60 * 1000
-"""Age from which a half-written model is taken for one that nobody finishes any more."""
 
 SERVING_SCRIPT = Path(__file__).parents[1] / "serving_model.py"
 
@@ -166,18 +162,31 @@ def _ensure_registered(experiment: Experiment, name: str, cohort_id: str) -> Non
 
 
 def _logged_model(experiment: Experiment, run_id: str, files: CohortModelFiles) -> LoggedModel:
-    """Return the run's logged model, from an earlier attempt if that one finished it."""
+    """Return the run's logged model, from an earlier attempt if that one finished it.
+
+    What other attempts left half made is deleted: one federation has one publisher at a time, and
+    nothing refers to a model before it is finished.
+    """
     client = experiment.client
     found = client.search_logged_models(
         [experiment.experiment_id],
         f"source_run_id = '{run_id}' and tags.`{TAG_DIGEST}` = '{files.digest}'",
     )
-    for model in found:
-        if model.status == LoggedModelStatus.READY:
-            return model
-        # A young one may be in the making in another process.
-        if time.time() * 1000 - model.creation_timestamp > ABANDONED_AFTER_MS:
-            client.delete_logged_model(model.model_id)
+    finished = [model for model in found if model.status == LoggedModelStatus.READY]
+    oldest = min(finished, key=lambda m: (m.creation_timestamp, m.model_id), default=None)
+    model = oldest or _make_logged_model(experiment, run_id, files)
+    for other in found:
+        if other.model_id != model.model_id:
+            client.delete_logged_model(other.model_id)
+    outputs = client.get_run(run_id).outputs
+    known = {output.model_id for output in outputs.model_outputs} if outputs else set()
+    if model.model_id not in known:
+        client.log_outputs(run_id, [LoggedModelOutput(model.model_id, files.round_num)])
+    return model
+
+
+def _make_logged_model(experiment: Experiment, run_id: str, files: CohortModelFiles) -> LoggedModel:
+    client = experiment.client
     model = client.create_logged_model(
         experiment.experiment_id,
         name=files.cohort_id,
@@ -188,7 +197,6 @@ def _logged_model(experiment: Experiment, run_id: str, files: CohortModelFiles) 
     with tempfile.TemporaryDirectory() as folder:
         _save_model(Path(folder), files, Model(run_id=run_id, model_id=model.model_id))
         client.log_model_artifacts(model.model_id, str(Path(folder) / "model"))
-    client.log_outputs(run_id, [LoggedModelOutput(model.model_id, files.round_num)])
     return client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
 
 

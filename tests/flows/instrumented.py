@@ -6,62 +6,32 @@ A file ``fail-<label>`` makes that body raise; a file ``stall-<label>`` makes it
 
 from __future__ import annotations
 
-import functools
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import flows.round as night
 from flows import nightly as module
-from tasks.choose_round import choose_round
+from tests.flows.witness import TASKS, witness
 
 DESK = Path(os.environ["CLMA_TEST_DESK"])
 
 
-def label_of(name: str, arguments: dict[str, Any]) -> str:
-    """Return a task's name, with the cohort or unit it is about."""
-    about = [getattr(v, "cohort_id", getattr(v, "unit_id", None)) for v in arguments.values()]
-    return "-".join([name, *(a for a in (*about, arguments.get("cohort_id")) if a)])
+@contextmanager
+def told(label: str) -> Iterator[None]:
+    """Tell that a task's body is executed, and disturb it if that is wanted."""
+    with (DESK / "executed").open("a") as log:
+        log.write(label + "\n")
+    while (DESK / f"stall-{label}").exists():
+        time.sleep(0.1)
+    if (DESK / f"fail-{label}").exists():
+        raise RuntimeError(f"injected into {label}")
+    yield
 
 
-def witness(task: Any) -> None:
-    """Make a task's body tell that it is executed."""
-    body = task.fn
-
-    @functools.wraps(body)
-    def told(*args: Any, **kwargs: Any) -> Any:
-        names = body.__code__.co_varnames[: body.__code__.co_argcount]
-        label = label_of(task.name, {**dict(zip(names, args, strict=False)), **kwargs})
-        with (DESK / "executed").open("a") as log:
-            log.write(label + "\n")
-        while (DESK / f"stall-{label}").exists():
-            time.sleep(0.1)
-        if (DESK / f"fail-{label}").exists():
-            raise RuntimeError(f"injected into {label}")
-        return body(*args, **kwargs)
-
-    task.fn = told
-
-
-for watched in (
-    choose_round,
-    night.name_run,
-    night.seal_round,
-    night.check_quorum,
-    night.measure_updates,
-    night.average_everybody,
-    night.quarantine_clients,
-    night.form_groups,
-    night.place_groups,
-    night.aggregate_cohort,
-    night.decide_round,
-    night.commit_round,
-    night.publish_cohort,
-    night.publish_round,
-    night.open_round,
-):
-    witness(watched)
+for watched in TASKS:
+    witness(watched, told)
     # A fault that is meant to stay is not to be sat out.
     watched.retries = 0
 

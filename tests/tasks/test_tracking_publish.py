@@ -178,6 +178,23 @@ def _gone(*args: object, **kwargs: object) -> None:
     raise OSError("gone")
 
 
+def test_a_model_that_was_left_half_made_is_not_shown(
+    federation: Federation, tracking: Tracking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a killed night was uploading stays Pending in MLflow for good if nobody deletes it."""
+    with monkeypatch.context() as patched:
+        patched.setattr(MlflowClient, "log_model_artifacts", lambda *a: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            publish_cohort(federation, 1, "c0", tracking)
+
+    publish_cohort(federation, 1, "c0", tracking)
+
+    (run,) = runs_of(federation, tracking, "1/c0")
+    (model,) = client_of(tracking).search_logged_models([run.info.experiment_id])
+    assert model.status.value == "READY"
+    assert [output.model_id for output in run.outputs.model_outputs] == [model.model_id]
+
+
 def test_threads_of_one_night_share_one_parent(federation: Federation, tracking: Tracking) -> None:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda c: publish_cohort(federation, 2, c, tracking), ["c0", "c1"]))

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +19,7 @@ from clma.errors import (
     MissingObjectError,
     StorageError,
 )
+from clma.ledger.drafts import draft_name
 from clma.ledger.local_disk import LocalDisk
 from clma.ledger.store import Store
 from clma.records import ArtifactRef
@@ -197,6 +200,33 @@ def test_drafts_of_killed_writers_are_hidden_and_swept(tmp_path: Path) -> None:
     assert store.sweep("m") == 0
     assert store.sweep("m", older_than_s=-60) == 1
     assert [p.name for p in (tmp_path / "m").iterdir()] == ["a"]
+
+
+def test_draft_of_a_dead_process_is_swept_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    monkeypatch.setattr(os, "getpid", lambda: ended.pid)
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / draft_name("a")).write_bytes(b"half")
+
+    assert Store.open(tmp_path).sweep("m") == 1
+
+
+def test_draft_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / draft_name("a")).write_bytes(b"half")
+
+    assert Store.open(tmp_path).sweep("m") == 0
+
+
+def test_draft_from_another_machine_is_left_to_its_age(tmp_path: Path) -> None:
+    """There the process with that number may well be alive."""
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / f".a.{'0' * 12}-4194999-{'0' * 16}.tmp").write_bytes(b"half")
+
+    assert Store.open(tmp_path).sweep("m") == 0
 
 
 def test_bytes_are_synced_before_they_get_their_name(
