@@ -83,6 +83,10 @@ class LocalDisk:
         self._stage(path, data).replace(path)
         _sync_folder(path.parent)
 
+    def delete(self, key: str) -> None:
+        """Delete an object, if there is one."""
+        self._path(key).unlink(missing_ok=True)
+
     def file(self, key: str) -> Path:
         """Return an object's own file."""
         os.close(self._open(key))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import threading
 from collections.abc import Iterator
@@ -74,6 +75,12 @@ class RemoteObjects:
     def replace(self, key: str, data: bytes) -> None:
         """Write an object, over an older one if need be."""
         self._store.put(key, data)
+
+    def delete(self, key: str) -> None:
+        """Delete an object, if there is one."""
+        # Some stores tell that it was not there, some do not.
+        with contextlib.suppress(FileNotFoundError):
+            self._store.delete(key)
 
 
 def _memory(url: str) -> MemoryStore:

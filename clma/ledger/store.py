@@ -174,6 +174,10 @@ class Store:
         self._objects.replace(check_key(key), data)
         return ArtifactRef(key, hashlib.sha256(data).hexdigest())
 
+    def delete(self, key: str) -> None:
+        """Delete an object that nothing names; one that is gone already is no error."""
+        self._objects.delete(check_key(key))
+
     def local_path(self, key: str) -> Path:
         """Return a file with the object's bytes, to be mapped into memory and not to be changed.
 

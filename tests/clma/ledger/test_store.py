@@ -200,3 +200,12 @@ def test_bytes_are_synced_before_they_get_their_name(
     LocalDisk(tmp_path).create("a", b"1")
 
     assert steps == ["sync", "link", "sync"]
+
+
+def test_deleting_is_done_once_and_harmless_twice(store: Store) -> None:
+    store.put_once("a", b"1")
+
+    for _ in range(2):
+        store.delete("a")
+
+    assert not store.exists("a")
