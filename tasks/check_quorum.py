@@ -24,6 +24,5 @@ def check_quorum(night: Night) -> None:
     try:
         steps.check_quorum(federation.sealed_round(night.round_num), federation.config)
     except RoundHeldError as error:
-        if federation.state().round_num == night.round_num:
-            federation.hold_round(str(error))
+        federation.hold_round(str(error), round_num=night.round_num)
         raise

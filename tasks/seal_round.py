@@ -23,7 +23,8 @@ def seal_round(store: str, federation: str, chosen: ChosenRound) -> Night:
     opened = Federation.open(store, federation)
     state = opened.state()
     if state.phase is Phase.OPEN and state.round_num == chosen.round_num:
-        opened.seal_round(now=dt.datetime.now(dt.UTC), force=True)
+        now = dt.datetime.now(dt.UTC)
+        opened.seal_round(now=now, force=True, round_num=chosen.round_num)
     round_num = chosen.round_num or state.round_num
     sealed = opened.sealed_round(round_num)
     log = get_run_logger()

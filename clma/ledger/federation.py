@@ -233,7 +233,9 @@ class Federation(FederationHistory):
 
         return self.journal.step(EntryKind.ROUND_OPENED, build, now)
 
-    def seal_round(self, *, now: dt.datetime, force: bool = False) -> SealedRound:
+    def seal_round(
+        self, *, now: dt.datetime, force: bool = False, round_num: int | None = None
+    ) -> SealedRound:
         """Fix the inputs of the open round, once; a sealed round is returned as it was recorded.
 
         Parameters
@@ -242,20 +244,27 @@ class Federation(FederationHistory):
             With a zone; compared with the deadline.
         force : bool
             Take what is there now, before the deadline.
+        round_num : int, optional
+            The round that is meant: if another writer closed it and opened the next one meanwhile,
+            that next one stays open.
 
         Raises
         ------
         RoundStateError
-            If no round is open or it is not due yet; says when.
+            If no round is open or it is not due yet; says when. If another round is open than
+            `round_num`, and that one was never sealed.
         """
         state = self.state()
+        if round_num is not None and round_num != state.round_num:
+            return self.sealed_round(round_num)
         if state.phase is Phase.SEALED:
             return self.load_sealed()
         self._check_due(state, _utc(now), force)
         ref = write_sealed(self.store, state, self.config, self.spec, self._sealed_before(state))
 
         def build(current: FederationState) -> Payload | None:
-            if current.phase is Phase.SEALED and current.round_num == state.round_num:
+            # By another writer, who may be rounds ahead by now.
+            if self.journal.find(EntryKind.ROUND_SEALED, state.round_num) is not None:
                 return None
             if (current.phase, current.round_num) != (Phase.OPEN, state.round_num):
                 raise RoundStateError(f"round {state.round_num} is {current.phase.value} now")
@@ -318,8 +327,20 @@ class Federation(FederationHistory):
 
         return self.journal.step(EntryKind.ROUND_COMMITTED, build, now)
 
-    def hold_round(self, reason: str, *, now: dt.datetime | None = None) -> FederationState:
+    def hold_round(
+        self, reason: str, *, now: dt.datetime | None = None, round_num: int | None = None
+    ) -> FederationState:
         """Record that the newest round publishes nothing; a held round stays as it is.
+
+        Parameters
+        ----------
+        reason : str
+            One line for the operator.
+        now : datetime, optional
+            With a zone; only written down.
+        round_num : int, optional
+            The round that is meant: if another writer held it and opened the next one meanwhile,
+            that next one stays open.
 
         Raises
         ------
@@ -328,7 +349,7 @@ class Federation(FederationHistory):
         """
 
         def build(state: FederationState) -> Payload | None:
-            if state.phase is Phase.HELD:
+            if state.phase is Phase.HELD or round_num not in {None, state.round_num}:
                 return None
             if state.phase not in {Phase.OPEN, Phase.SEALED}:
                 raise RoundStateError(f"round {state.round_num} is {state.phase.value} already")
