@@ -1,8 +1,7 @@
 """Runs that can be written twice: found by tag, continued where an earlier attempt stopped.
 
-A run's key is a tag. Two processes that publish the same round at the same time could still make
-two runs of one key (MLflow has no unique tag), so one federation has one publisher at a time;
-threads of one process are kept apart here.
+A run's key is a tag, and MLflow has no unique tag: one federation has one publisher at a time
+(`tasks.tracking.publisher`), and the threads of that publisher are kept apart here.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from tasks.tracking.names import (
     TAG_NOT_FINITE,
     TAG_PUBLISHED,
 )
+from tasks.tracking.outage import is_outage
 from tasks.tracking.summary import split_finite
 
 __all__ = [
@@ -218,8 +218,10 @@ def open_run(experiment: Experiment, spec: RunSpec, tags: Mapping[str, str]) -> 
     try:
         opened.set_tags(tags)
         yield opened
-    except BaseException:
-        client.set_terminated(opened.run_id, "FAILED")
+    except BaseException as error:
+        # Who does not answer would have to be waited for once more.
+        if not is_outage(error):
+            client.set_terminated(opened.run_id, "FAILED")
         raise
     opened.set_tags({TAG_PUBLISHED: "true"})
     if opened.run.info.status != "FINISHED":
