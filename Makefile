@@ -10,13 +10,14 @@ export MLFLOW_DISABLE_TELEMETRY = true
 export DO_NOT_TRACK = 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help env demo test lint ui bench-pronto clean
+.PHONY: help env demo test lint ui bench-pronto chaostest clean
 
 help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
 	@echo "make test          lint, types, layers and all tests"
 	@echo "make ui            Prefect and MLflow in the browser, on what the demo made"
 	@echo "make bench-pronto  recorded plant data, four methods side by side (DATA=FILE SEEDS=200:203)"
+	@echo "make chaostest     servers killed, hanging and locked in the middle of nights; half an hour"
 	@echo "make lint | env | clean"
 
 env: $(STAMP)
@@ -50,6 +51,10 @@ DATA ?= ../shared/data/pronto/pronto_process_1hz.parquet
 SEEDS ?= 200:203
 bench-pronto: $(STAMP)
 	@$(BIN)/python benchmarks/pronto.py --data $(DATA) --seeds $(SEEDS)
+
+chaostest: $(STAMP)
+	@$(BIN)/python -m pytest -p no:cacheprovider -m chaos tests && echo "chaostest: passed" \
+	  || { echo "chaostest: failed"; exit 1; }
 
 clean:
 	rm -rf $(VENV) .prefect .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
