@@ -7,10 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 
-UNAVAILABLE = (
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 3600\r\n"
-    b"Content-Length: 5\r\nConnection: close\r\n\r\nlater"
-)
+UNAVAILABLE = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n"
 
 
 class Proxy:
@@ -29,6 +26,7 @@ class Proxy:
         self._listener = self._listen(0)
         self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.n_connections = 0
+        self.retry_after: int | None = 3600
 
     @property
     def fault(self) -> str | None:
@@ -66,7 +64,8 @@ class Proxy:
         if self._fault == "503":
             with contextlib.suppress(OSError):
                 client.recv(65536)
-                client.sendall(UNAVAILABLE)
+                header = "" if self.retry_after is None else f"Retry-After: {self.retry_after}\r\n"
+                client.sendall(f"{UNAVAILABLE}{header}\r\n".encode())
             _end(client)
             return
         server = socket.create_connection(self._target)

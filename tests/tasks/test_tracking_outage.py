@@ -82,7 +82,13 @@ def aliases_of(federation: Federation, tracking: Tracking) -> list[str]:
     return [alias for model in models for alias in model.aliases]
 
 
-@pytest.mark.parametrize("fault", ["refuse", "503", "hang", "cut", "cut-answer"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *("hang", "cut"),
+        *(pytest.param(f, marks=pytest.mark.chaos) for f in ("refuse", "503", "cut-answer")),
+    ],
+)
 def test_a_server_that_was_away_gets_everything_once(
     federation: Federation, proxy: Proxy, server: str, fault: str
 ) -> None:
@@ -112,6 +118,7 @@ def test_an_outage_is_told_in_one_line_with_the_later_command(
     assert len(text) < 600
 
 
+@pytest.mark.chaos
 def test_an_outage_between_two_rounds_keeps_the_first(
     federation: Federation, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
