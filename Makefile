@@ -10,7 +10,7 @@ export MLFLOW_DISABLE_TELEMETRY = true
 export DO_NOT_TRACK = 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help env demo test lint ui killtest faulttest fuzz audit bench-pronto clean
+.PHONY: help env demo test lint ui killtest chaostest faulttest fuzz audit bench-pronto clean
 
 help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
@@ -21,6 +21,7 @@ help:
 	@echo "make faulttest     every call of a small day and night on a disk that fails, every fault"
 	@echo "make fuzz          10,000 spoiled updates against the gate (FILES=10000 SEED=1)"
 	@echo "make audit         pinned packages against the published advisories (needs the network)"
+	@echo "make chaostest     servers killed, hanging and locked in the middle of nights; half an hour"
 	@echo "make lint | env | clean"
 
 env: $(STAMP)
@@ -72,6 +73,10 @@ fuzz: $(STAMP)
 audit: $(STAMP)
 	@$(BIN)/python -c 'import pip_audit' 2>/dev/null || $(PIP) install --constraint constraints.txt 'pip-audit>=2.10'
 	@$(BIN)/python -m tests.advisories
+
+chaostest: $(STAMP)
+	@$(BIN)/python -m pytest -p no:cacheprovider -m chaos tests && echo "chaostest: passed" \
+	  || { echo "chaostest: failed"; exit 1; }
 
 clean:
 	rm -rf $(VENV) .prefect .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

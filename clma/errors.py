@@ -17,6 +17,7 @@ __all__ = [
     "EmptyCohortError",
     "InvalidConfigError",
     "InvalidUpdateError",
+    "LeaseError",
     "MissingExtraError",
     "MissingObjectError",
     "NotEnoughClientsError",
@@ -80,6 +81,10 @@ class RoundStateError(ClmaError):
 
 class ConflictError(ClmaError):
     """Another writer created the same object first; re-read and decide again."""
+
+
+class LeaseError(ClmaError):
+    """Another process holds the lease, or may have taken it over."""
 
 
 class DamagedStoreError(ClmaError):

@@ -106,6 +106,11 @@ def prefect_server(home: Path, port: int) -> Server:
             # By default any web page that is open in the same browser may talk to the API.
             "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{own},http://localhost:{port}",
             "DO_NOT_TRACK": "1",
+            # In memory, the place of a night would stay taken for good after its server was
+            # killed with it.
+            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
+                "prefect.server.concurrency.lease_storage.filesystem"
+            ),
         },
     )
 

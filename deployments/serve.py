@@ -21,6 +21,7 @@ import typer
 
 from clma.errors import ClmaError, InvalidConfigError
 from clma.ledger.federation import Federation
+from deployments._lost_runs import mark_lost_runs
 from deployments._servers import signals_as_exit
 from flows._prefect_server import prefect_server
 
@@ -105,6 +106,7 @@ def serve_nightly(request: ServeRequest) -> None:
         CronSchedule(cron=request.cron, timezone=request.timezone)
     except ValueError:
         raise InvalidConfigError(f"cron {request.cron!r}: no such time") from None
+    mark_lost_runs()
     nightly.serve(
         name=request.federation,
         description=f"Nights of {request.federation} in {request.store}",

@@ -21,6 +21,7 @@ import typer
 from obstore.exceptions import BaseError as ObjectStoreError
 
 from clma.errors import ClmaError, InvalidConfigError, RoundHeldError
+from clma.ledger.federation import Federation
 from flows._prefect_server import prefect_server
 
 __all__ = [
@@ -151,12 +152,19 @@ def _nightly(
     as_json: JsonOption = False,
 ) -> None:
     """Close the round that is due, decide it, publish it and open the next."""
-    with failures_in_one_line(), orchestrated():
-        from flows.nightly import nightly
+    with failures_in_one_line():
+        # Before Prefect is up, which takes seconds: another night may close the round meanwhile.
+        newest = Federation.open(store, federation).state().round_num
+        with orchestrated():
+            from flows.nightly import nightly
 
-        committed = nightly(store, federation, now=now, tracking_uri=tracking_uri)
+            committed = nightly(
+                store, federation, now=now, tracking_uri=tracking_uri, not_after=newest
+            )
     if committed is None:
-        _show(None, "nothing is due", as_json=as_json)
+        is_newest = Federation.open(store, federation).state().round_num == max(newest, 1)
+        text = "nothing is due" if is_newest else f"round {newest} was closed by another night"
+        _show(None, text, as_json=as_json)
         return
     moves = ", ".join(f"{c} {move}" for c, move in committed.moves.items()) or "nobody moved"
     cohorts = ", ".join(committed.cohorts)

@@ -73,6 +73,11 @@ def prefect_server(home: Path, *, port: int = 0) -> Iterator[str]:
         "PREFECT_HOME": str(home.resolve()),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
+        # In memory, the place of a night would stay taken for good after its server was
+        # killed with it.
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
+            "prefect.server.concurrency.lease_storage.filesystem"
+        ),
     }
     os.environ.update(quiet)
     server, url = _start(home, port, log)

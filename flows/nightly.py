@@ -27,7 +27,11 @@ __all__ = ["nightly"]
 
 @flow(name="nightly", task_runner=ThreadPoolTaskRunner(max_workers=4))  # type: ignore[arg-type]
 def nightly(
-    store: str, federation: str, now: bool = False, tracking_uri: str | None = None
+    store: str,
+    federation: str,
+    now: bool = False,
+    tracking_uri: str | None = None,
+    not_after: int | None = None,
 ) -> Committed | None:
     """Close the round that is due, decide it, publish it and open the next.
 
@@ -41,8 +45,11 @@ def nightly(
         Close the open round before its deadline, with whatever is there, if anything is.
     tracking_uri : str, optional
         MLflow store to publish to; default: ``MLFLOW_TRACKING_URI``, or the project's own.
+    not_after : int, optional
+        The newest round when the night was asked for: a night that finds it closed by another one
+        leaves the round that was opened since alone.
     """
-    chosen = choose_round(store, federation, now)
+    chosen = choose_round(store, federation, now, not_after=not_after)
     get_run_logger().info(chosen.detail)
     if chosen.round_num is None:
         # A federation whose making was interrupted has no round yet.

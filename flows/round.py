@@ -22,7 +22,8 @@ from tasks.name_run import name_run
 from tasks.night import Night, shards_of
 from tasks.open_round import open_round
 from tasks.place_groups import place_groups
-from tasks.publish_round import publish_cohort, publish_round
+from tasks.publish_missed import publish_missed
+from tasks.publish_round import publish_cohort, publish_round, publishing
 from tasks.quarantine_clients import quarantine_clients
 from tasks.seal_round import seal_round
 
@@ -71,9 +72,11 @@ def run_round(
         raise
     committed = decide_night(night)
     try:
-        for cohort_id in committed.cohorts:
-            publish_cohort(store, federation, night.round_num, cohort_id, tracking_uri)
-        publish_round(store, federation, night.round_num, tracking_uri)
+        with publishing(store, federation):
+            for cohort_id in committed.cohorts:
+                publish_cohort(store, federation, night.round_num, cohort_id, tracking_uri)
+            publish_round(store, federation, night.round_num, tracking_uri)
+            publish_missed(store, federation, night.round_num, tracking_uri)
     finally:
         # The round is committed: plants must not wait for MLflow. The run still fails, and its
         # retry publishes.

@@ -26,6 +26,5 @@ def check_quorum(night: Night) -> None:
             federation.sealed_round(night.round_num), config_of_night(federation, night)
         )
     except RoundHeldError as error:
-        if federation.state().round_num == night.round_num:
-            federation.hold_round(str(error))
+        federation.hold_round(str(error), round_num=night.round_num)
         raise

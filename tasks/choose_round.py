@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prefect import task
 
-from clma.errors import RoundStateError
+from clma.errors import RoundHeldError, RoundStateError
 from clma.ledger.chain import EntryKind
 from clma.ledger.federation import Federation
 from clma.ledger.keys import inbox_prefix
@@ -39,7 +39,11 @@ class ChosenRound:
 
 @task(**PINNED_TO_RUN, **IO_RETRIES, task_run_name="choose round")
 def choose_round(
-    store: str, federation: str, now: bool, round_num: int | None = None
+    store: str,
+    federation: str,
+    now: bool,
+    round_num: int | None = None,
+    not_after: int | None = None,
 ) -> ChosenRound:
     """Choose the round that is due, or was left half done; stick to it when the run is retried.
 
@@ -54,11 +58,16 @@ def choose_round(
         and whoever starts that night again does not mean this one.
     round_num : int, optional
         The round to run instead; it has to be the newest one.
+    not_after : int, optional
+        The newest round when the night was asked for: one that another night opened since then is
+        left open.
 
     Raises
     ------
     RoundStateError
         If `round_num` is not the newest round.
+    RoundHeldError
+        If another night closed the round `not_after` and held it.
     """
     opened = Federation.open(store, federation)
     opened.sweep_drafts()
@@ -67,6 +76,8 @@ def choose_round(
         raise RoundStateError(
             f"round {round_num} of {federation!r} cannot be run: the newest is {state.round_num}"
         )
+    if not_after is not None and not_after < state.round_num:
+        return ChosenRound(None, "", _closed_by_another(opened, state, not_after))
     answered = round_num is not None or bool(opened.store.list(inbox_prefix(state.round_num)))
     detail = _why_not_due(state, now or round_num is not None, answered)
     if detail is not None:
@@ -75,6 +86,14 @@ def choose_round(
     return ChosenRound(
         state.round_num, digest or "", f"round {state.round_num} was {state.phase.value}"
     )
+
+
+def _closed_by_another(opened: Federation, state: FederationState, round_num: int) -> str:
+    held = opened.journal.find(EntryKind.ROUND_HELD, round_num)
+    if held is not None:
+        raise RoundHeldError(str(held.payload["reason"]))
+    due = _why_not_due(state, now=False, answered=False) or f"round {state.round_num} is due"
+    return f"another night opened round {state.round_num} meanwhile; {due}"
 
 
 def _why_not_due(state: FederationState, now: bool, answered: bool) -> str | None:

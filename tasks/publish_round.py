@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from prefect import get_run_logger, task
@@ -15,7 +17,7 @@ from tasks import tracking
 from tasks.mlflow_pages import run_page
 from tasks.night import IO_RETRIES, PINNED_TO_RUN
 
-__all__ = ["publish_cohort", "publish_round", "tracking_place"]
+__all__ = ["publish_cohort", "publish_round", "publishing", "tracking_place"]
 
 ROOT = Path(__file__).parents[1]
 MLFLOW_UI = "http://127.0.0.1:5000"
@@ -34,6 +36,20 @@ def _this_run() -> tracking.PrefectRun:
 def _artifact_key(federation: str) -> str:
     """Return what all accounts of a federation are found by; Prefect allows few characters."""
     return re.sub("[^a-z0-9]+", "-", f"{federation}-rounds".lower()).strip("-")
+
+
+@contextmanager
+def publishing(store: str, federation: str) -> Iterator[None]:
+    """Be the federation's only publisher while the context lasts; wait for another one.
+
+    Raises
+    ------
+    LeaseError
+        If it takes the other one too long; says who it is.
+    """
+    opened = Federation.open(store, federation)
+    with tracking.one_publisher(opened, on_wait=get_run_logger().warning):
+        yield
 
 
 @task(**PINNED_TO_RUN, **IO_RETRIES, task_run_name="publish {cohort_id} of round {round_num}")

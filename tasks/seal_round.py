@@ -28,7 +28,8 @@ def seal_round(store: str, federation: str, chosen: ChosenRound) -> Night:
     state = opened.state()
     if state.phase is Phase.OPEN and state.round_num == chosen.round_num:
         _check_disk(opened)
-        opened.seal_round(now=dt.datetime.now(dt.UTC), force=True)
+        now = dt.datetime.now(dt.UTC)
+        opened.seal_round(now=now, force=True, round_num=chosen.round_num)
     round_num = chosen.round_num or state.round_num
     sealed = opened.sealed_round(round_num)
     log = get_run_logger()

@@ -316,7 +316,9 @@ class Federation(FederationSettings):
                 tidy_inbox(self.store, before)
         return opened
 
-    def seal_round(self, *, now: dt.datetime, force: bool = False) -> SealedRound:
+    def seal_round(
+        self, *, now: dt.datetime, force: bool = False, round_num: int | None = None
+    ) -> SealedRound:
         """Fix the inputs of the open round, once; a sealed round is returned as it was recorded.
 
         Parameters
@@ -325,15 +327,24 @@ class Federation(FederationSettings):
             With a zone; compared with the deadline.
         force : bool
             Take what is there now, before the deadline.
+        round_num : int, optional
+            The round that is meant: if another writer closed it and opened the next one meanwhile,
+            that next one stays open.
 
         Raises
         ------
         RoundStateError
-            If no round is open or it is not due yet; says when.
+            If no round is open or it is not due yet; says when. If another round is open than
+            `round_num`, and that one was never sealed.
         """
         for _ in range(_MAX_SEALS):
             entries = self.entries()
             state = self.journal.state_after(len(entries) - 1)
+            if round_num is None:
+                round_num = state.round_num
+            if state.round_num != round_num:
+                # Another writer sealed it, and may be rounds ahead by now.
+                return self.sealed_round(round_num)
             if state.phase is Phase.SEALED:
                 return self.load_sealed()
             self._check_due(state, _utc(now), force)
@@ -342,12 +353,12 @@ class Federation(FederationSettings):
             config = self.config_of(state)
             ref = write_sealed(self.store, state, config, self.spec, before, basis=len(entries))
             sealed = dataclasses.replace(state, phase=Phase.SEALED, sealed=ref)
-            payload = {"round": state.round_num, **changes(state, sealed)}
+            payload = {"round": round_num, **changes(state, sealed)}
             try:
                 self.journal.append(EntryKind.ROUND_SEALED, payload, len(entries), now)
             except ConflictError:
                 continue  # a client, a key or a setting was changed: judged anew by what holds now
-            return self.sealed_round(state.round_num)
+            return self.sealed_round(round_num)
         raise ConflictError(f"{self.store.url}: the ledger was changed again and again")
 
     def commit_round(
@@ -403,8 +414,20 @@ class Federation(FederationSettings):
 
         return self.journal.step(EntryKind.ROUND_COMMITTED, build, now)
 
-    def hold_round(self, reason: str, *, now: dt.datetime | None = None) -> FederationState:
+    def hold_round(
+        self, reason: str, *, now: dt.datetime | None = None, round_num: int | None = None
+    ) -> FederationState:
         """Record that the newest round publishes nothing; a held round stays as it is.
+
+        Parameters
+        ----------
+        reason : str
+            One line for the operator.
+        now : datetime, optional
+            With a zone; only written down.
+        round_num : int, optional
+            The round that is meant: if another writer held it and opened the next one meanwhile,
+            that next one stays open.
 
         Raises
         ------
@@ -413,7 +436,7 @@ class Federation(FederationSettings):
         """
 
         def build(state: FederationState) -> Payload | None:
-            if state.phase is Phase.HELD:
+            if state.phase is Phase.HELD or round_num not in {None, state.round_num}:
                 return None
             if state.phase not in {Phase.OPEN, Phase.SEALED}:
                 raise RoundStateError(f"round {state.round_num} is {state.phase.value} already")

@@ -22,11 +22,13 @@ __all__ = [
     "LEDGER_PREFIX",
     "check_client_id",
     "check_key",
+    "claim_key",
     "config_key",
     "entry_key",
     "inbox_prefix",
     "is_client_id",
     "is_tensors_of",
+    "lease_prefix",
     "printable",
     "round_prefix",
     "sealed_key",
@@ -110,6 +112,16 @@ def inbox_prefix(round_num: int) -> str:
 def update_key(round_num: int, client_id: str, file_name: str) -> str:
     """Return the key of a file that a client drops."""
     return f"{inbox_prefix(round_num)}/{client_id}/{file_name}"
+
+
+def lease_prefix(name: str) -> str:
+    """Return the folder of a lease's claims."""
+    return f"leases/{name}"
+
+
+def claim_key(name: str, number: int) -> str:
+    """Return the key of a lease's claim."""
+    return f"{lease_prefix(name)}/{number:08d}.json"
 
 
 def round_prefix(round_num: int) -> str:

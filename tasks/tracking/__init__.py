@@ -23,8 +23,19 @@ from mlflow.exceptions import MlflowException as TrackingError
 
 from tasks.tracking.location import Tracking, resolve_tracking
 from tasks.tracking.names import CHAMPION, registered_model_name, split_model_name
-from tasks.tracking.publish import publish_cohort, publish_round, published_rounds, rebuild
+from tasks.tracking.outage import TrackingAwayError, shorten_waits
+from tasks.tracking.publish import (
+    missed_rounds,
+    publish_cohort,
+    publish_round,
+    publish_whole,
+    published_rounds,
+    rebuild,
+)
+from tasks.tracking.publisher import one_publisher
 from tasks.tracking.reports import PrefectRun, PublishedCohort, PublishedRound, PublishReport
+
+shorten_waits()
 
 __all__ = [
     "CHAMPION",
@@ -33,9 +44,13 @@ __all__ = [
     "PublishedCohort",
     "PublishedRound",
     "Tracking",
+    "TrackingAwayError",
     "TrackingError",
+    "missed_rounds",
+    "one_publisher",
     "publish_cohort",
     "publish_round",
+    "publish_whole",
     "published_rounds",
     "rebuild",
     "registered_model_name",

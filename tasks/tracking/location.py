@@ -37,6 +37,12 @@ class Tracking:
     uri: str
     artifacts: str | None
 
+    @property
+    def folder(self) -> Path | None:
+        """Folder of a local store's database; None elsewhere."""
+        path = self.uri.partition("sqlite:///")[2]
+        return Path(path).parent if path else None
+
 
 def resolve_tracking(root: Path, uri: str | None = None) -> Tracking:
     """Return where to track, with absolute places; makes the folders of a local store.

@@ -6,10 +6,12 @@ failure goes on where the earlier attempt stopped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from clma.ledger.federation import Federation
+from clma.ledger.lease import Lease
 from clma.rows import CohortRow, Gate
 from tasks.tracking.artifacts import Curves, draw_curves, draw_figures, log_files, round_files
 from tasks.tracking.history import History
@@ -24,6 +26,8 @@ from tasks.tracking.names import (
     TAG_ROUND,
     round_key,
 )
+from tasks.tracking.outage import outages_in_one_line
+from tasks.tracking.publisher import one_publisher
 from tasks.tracking.reports import PrefectRun, PublishedCohort, PublishedRound, PublishReport
 from tasks.tracking.runs import (
     Experiment,
@@ -45,7 +49,14 @@ from tasks.tracking.summary import (
     round_note,
 )
 
-__all__ = ["publish_cohort", "publish_round", "published_rounds", "rebuild"]
+__all__ = [
+    "missed_rounds",
+    "publish_cohort",
+    "publish_round",
+    "publish_whole",
+    "published_rounds",
+    "rebuild",
+]
 
 
 def publish_cohort(
@@ -78,7 +89,8 @@ def publish_cohort(
     DamagedStoreError
         If the model is missing or was changed.
     """
-    return _publish_cohort(_night(federation, tracking), round_num, cohort_id, metrics, prefect)
+    with _publishing(federation, tracking) as night:
+        return _publish_cohort(night, round_num, cohort_id, metrics, prefect)
 
 
 def publish_round(
@@ -111,14 +123,27 @@ def publish_round(
     DamagedStoreError
         If a table is missing or was changed.
     """
-    night = _night(federation, tracking)
-    return _publish_round(night, round_num, metrics, curves, prefect)
+    with _publishing(federation, tracking) as night:
+        return _publish_round(night, round_num, metrics, curves, prefect)
+
+
+def publish_whole(federation: Federation, round_num: int, tracking: Tracking) -> PublishReport:
+    """Publish a committed round with all its cohorts; what is there is left as it is.
+
+    Raises
+    ------
+    RoundStateError
+        If the round is not committed.
+    DamagedStoreError
+        If a table or a model is missing or was changed.
+    """
+    with _publishing(federation, tracking) as night:
+        return _publish_all(night, [round_num])
 
 
 def published_rounds(federation: Federation, tracking: Tracking) -> tuple[int, ...]:
     """Return the committed rounds that are completely in MLflow, rising."""
-    history = History(federation)
-    keys = published_keys(open_experiment(tracking, federation.name))
+    history, keys = History(federation), _published_keys(federation, tracking)
     return tuple(
         r
         for r in history.rounds
@@ -133,6 +158,20 @@ def published_rounds(federation: Federation, tracking: Tracking) -> tuple[int, .
     )
 
 
+def missed_rounds(federation: Federation, tracking: Tracking) -> tuple[int, ...]:
+    """Return the committed rounds whose own run, which is written last, is not complete in MLflow.
+
+    Reads the ledger only and none of the tables, so it is cheap after years of nights.
+    """
+    rounds, keys = History(federation).rounds, _published_keys(federation, tracking)
+    return tuple(r for r in rounds if round_key(federation.name, r) not in keys)
+
+
+def _published_keys(federation: Federation, tracking: Tracking) -> frozenset[str]:
+    with outages_in_one_line(tracking):
+        return published_keys(open_experiment(tracking, federation.name))
+
+
 def rebuild(federation: Federation, tracking: Tracking) -> PublishReport:
     """Publish every committed round from the ledger, in order; what is there is left as it is.
 
@@ -141,10 +180,14 @@ def rebuild(federation: Federation, tracking: Tracking) -> PublishReport:
     federation : Federation
     tracking : Tracking
     """
-    night = _night(federation, tracking)
+    with _publishing(federation, tracking) as night:
+        return _publish_all(night, night.history.rounds)
+
+
+def _publish_all(night: _Night, rounds: Sequence[int]) -> PublishReport:
     cohorts: list[PublishedCohort] = []
     runs_created = 0
-    for r in night.history.rounds:
+    for r in rounds:
         active = active_rows(night.history.decision(r).cohorts)
         # Made here and not by its first cohort, so that it is counted once.
         runs_created += ensure_run(night.experiment, night.find_round(r)).created
@@ -153,9 +196,9 @@ def rebuild(federation: Federation, tracking: Tracking) -> PublishReport:
     runs_created += sum(p.run_created for p in cohorts)
     versions_created = sum(p.version_created for p in cohorts)
     return PublishReport(
-        rounds=night.history.rounds,
+        rounds=tuple(rounds),
         runs_created=runs_created,
-        runs_reused=len(cohorts) + len(night.history.rounds) - runs_created,
+        runs_reused=len(cohorts) + len(rounds) - runs_created,
         versions_created=versions_created,
         versions_reused=sum(p.version is not None for p in cohorts) - versions_created,
     )
@@ -168,6 +211,7 @@ class _Night:
     federation: Federation
     history: History
     experiment: Experiment
+    lease: Lease
 
     def tags(self, round_num: int, prefect: PrefectRun | None) -> dict[str, str]:
         """Return the tags of a round's runs."""
@@ -196,10 +240,12 @@ class _Night:
         )
 
 
-def _night(federation: Federation, tracking: Tracking) -> _Night:
-    experiment = open_experiment(tracking, federation.name)
-    claim_experiment(experiment, federation.identity())
-    return _Night(federation, History(federation), experiment)
+@contextmanager
+def _publishing(federation: Federation, tracking: Tracking) -> Iterator[_Night]:
+    with one_publisher(federation) as lease, outages_in_one_line(tracking):
+        experiment = open_experiment(tracking, federation.name)
+        claim_experiment(experiment, federation.identity())
+        yield _Night(federation, History(federation), experiment, lease)
 
 
 def _publish_cohort(
@@ -209,6 +255,7 @@ def _publish_cohort(
     metrics: Mapping[str, float] | None = None,
     prefect: PrefectRun | None = None,
 ) -> PublishedCohort:
+    night.lease.check()
     row = night.history.cohort(round_num, cohort_id)
     tags = {
         **night.tags(round_num, prefect),
@@ -225,6 +272,7 @@ def _publish_cohort(
         numbers = {**cohort_metrics(row, decision), **(metrics or {})}
         run.log_metrics(numbers, step=round_num, at=night.history.times(round_num).committed)
         version, created = None, False
+        night.lease.check()
         if row.gate is Gate.PROMOTED:
             version, created = register_version(
                 night.experiment, run.run_id, _files(night, round_num, row)
@@ -260,6 +308,7 @@ def _publish_round(
     curves: Curves | None = None,
     prefect: PrefectRun | None = None,
 ) -> PublishedRound:
+    night.lease.check()
     name, decision = night.federation.name, night.history.decision(round_num)
     config = night.federation.config_at_seal(round_num)
     spec = night.find_round(round_num)

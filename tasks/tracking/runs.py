@@ -1,8 +1,7 @@
 """Runs that can be written twice: found by tag, continued where an earlier attempt stopped.
 
-A run's key is a tag. Two processes that publish the same round at the same time could still make
-two runs of one key (MLflow has no unique tag), so one federation has one publisher at a time;
-threads of one process are kept apart here.
+A run's key is a tag, and MLflow has no unique tag: one federation has one publisher at a time
+(`tasks.tracking.publisher`), and the threads of that publisher are kept apart here.
 """
 
 from __future__ import annotations
@@ -15,9 +14,13 @@ from dataclasses import dataclass
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NOTE
+from sqlalchemy.exc import SQLAlchemyError
 
 from clma.errors import ConflictError
+from clma.ledger.lease import hold_lease
+from clma.ledger.store import Store
 from tasks.mlflow_pages import ROUNDS_VIEW, rounds_view
 from tasks.tracking.history import Times
 from tasks.tracking.location import Tracking
@@ -28,6 +31,7 @@ from tasks.tracking.names import (
     TAG_NOT_FINITE,
     TAG_PUBLISHED,
 )
+from tasks.tracking.outage import is_outage
 from tasks.tracking.summary import split_finite
 
 __all__ = [
@@ -42,6 +46,8 @@ __all__ = [
 ]
 
 _LOCK = threading.Lock()
+_WITH_TABLES: set[str] = set()
+"""Databases that this process has used already."""
 _BATCH = 100
 """Most params, metrics or tags that every MLflow store takes in one call."""
 
@@ -156,10 +162,10 @@ def open_experiment(tracking: Tracking, federation: str) -> Experiment:
     federation : str
         Its name is the experiment's.
     """
-    # The first client of a new database creates its tables; two at once would collide.
     with _LOCK:
-        client = MlflowClient(tracking_uri=tracking.uri, registry_uri=tracking.uri)
-        found = client.get_experiment_by_name(federation)
+        with _one_who_makes_tables(tracking):
+            client = MlflowClient(tracking_uri=tracking.uri, registry_uri=tracking.uri)
+            found = client.get_experiment_by_name(federation)
         if found is None:
             return Experiment(client, _create_experiment(client, tracking, federation), federation)
         if found.lifecycle_stage == "deleted":
@@ -168,6 +174,24 @@ def open_experiment(tracking: Tracking, federation: str) -> Experiment:
         if ROUNDS_VIEW not in found.tags:
             client.set_experiment_tag(found.experiment_id, ROUNDS_VIEW, rounds_view())
         return Experiment(client, str(found.experiment_id), federation)
+
+
+@contextmanager
+def _one_who_makes_tables(tracking: Tracking) -> Iterator[None]:
+    """Keep processes apart whose first client of a new database makes its tables."""
+    folder = tracking.folder
+    try:
+        if folder is None or tracking.uri in _WITH_TABLES:
+            yield
+        else:
+            with hold_lease(Store.open(folder), "mlflow-tables"):
+                yield
+    except SQLAlchemyError as error:
+        first_line = str(error).partition("\n")[0]
+        raise MlflowException(
+            f"{tracking.uri} cannot be opened: {first_line}", TEMPORARILY_UNAVAILABLE
+        ) from error
+    _WITH_TABLES.add(tracking.uri)
 
 
 def claim_experiment(experiment: Experiment, identity: str) -> None:
@@ -218,8 +242,10 @@ def open_run(experiment: Experiment, spec: RunSpec, tags: Mapping[str, str]) -> 
     try:
         opened.set_tags(tags)
         yield opened
-    except BaseException:
-        client.set_terminated(opened.run_id, "FAILED")
+    except BaseException as error:
+        # Who does not answer would have to be waited for once more.
+        if not is_outage(error):
+            client.set_terminated(opened.run_id, "FAILED")
         raise
     opened.set_tags({TAG_PUBLISHED: "true"})
     if opened.run.info.status != "FINISHED":

@@ -353,3 +353,42 @@ def test_every_reader_folds_the_same_state(url: str, tmp_path: Path) -> None:
 def test_a_time_without_a_zone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="without a zone"):
         make_fleet(tmp_path / "a", tmp_path).open_round(now=dt.datetime(2026, 1, 1))  # noqa: DTZ001
+
+
+def test_who_comes_late_seals_no_later_round(url: str, tmp_path: Path) -> None:
+    federation = make_fleet(url, tmp_path)
+    first = federation.seal_round(now=DUE)
+    federation.hold_round("quorum")
+    federation.open_round(now=DUE)
+
+    late = federation.seal_round(now=DUE, force=True, round_num=1)
+
+    assert late == first
+    assert federation.state().phase is Phase.OPEN
+
+
+def test_who_comes_late_holds_no_later_round(url: str, tmp_path: Path) -> None:
+    federation = make_fleet(url, tmp_path)
+    federation.seal_round(now=DUE)
+    federation.hold_round("quorum", round_num=1)
+    federation.open_round(now=DUE)
+
+    state = federation.hold_round("quorum", round_num=1)
+
+    assert (state.round_num, state.phase) == (2, Phase.OPEN)
+
+
+def test_a_round_that_is_decided_while_another_reads_its_inbox_is_sealed_once(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, quick = make_fleet(url, tmp_path), Federation.open(url)
+    sealed = quick.seal_round
+    monkeypatch.setattr(
+        "clma.ledger.federation.write_sealed",
+        lambda *_, **__: (monkeypatch.undo(), sealed(now=DUE), quick.hold_round("quorum"), None)[
+            -1
+        ],
+    )
+
+    assert slow.seal_round(now=DUE) == quick.sealed_round(1)
+    assert slow.state().phase is Phase.HELD

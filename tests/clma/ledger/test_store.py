@@ -306,3 +306,12 @@ def test_a_folder_that_is_named_like_a_draft_is_left_alone(tmp_path: Path) -> No
     os.utime(folder, (0, 0))
 
     assert Store.open(tmp_path).sweep("1", older_than_s=1.0) == 0
+
+
+def test_deleting_is_done_once_and_harmless_twice(store: Store) -> None:
+    store.put_once("a", b"1")
+
+    for _ in range(2):
+        store.delete("a")
+
+    assert not store.exists("a")
