@@ -357,7 +357,10 @@ class Federation(FederationSettings):
             try:
                 self.journal.append(EntryKind.ROUND_SEALED, payload, len(entries), now)
             except ConflictError:
-                continue  # a client, a key or a setting was changed: judged anew by what holds now
+                # By another writer, who may have decided it by now. Otherwise a client, a key or a
+                # setting was changed: what lies there is judged anew, by what holds now.
+                if self.journal.find(EntryKind.ROUND_SEALED, round_num) is None:
+                    continue
             return self.sealed_round(round_num)
         raise ConflictError(f"{self.store.url}: the ledger was changed again and again")
 
