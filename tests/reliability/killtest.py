@@ -10,7 +10,6 @@ shows has to be that of the undisturbed night: models, tables, sealed inputs, st
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import json
 import multiprocessing
@@ -20,15 +19,16 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
 if TYPE_CHECKING:
     from tests.reliability.cases import Case, Outcome
+    from tests.reliability.judge import Facts
     from tests.reliability.site import Site
 
 DOUBLE_KILLS = 0.25
@@ -115,74 +115,6 @@ def _cases(
     return [Case(number, *kill) for number, kill in enumerate(kills)]
 
 
-def _differences(outcome: Outcome, expected: dict[str, Any]) -> list[str]:
-    """Return what is not as it has to be, one line each."""
-    found = [f"last exit code {outcome.codes[-1]}"] if outcome.codes[-1] else []
-    if outcome.case.point and not outcome.n_kills:
-        found.append("the point was not reached")
-    found += list(outcome.failed_polls[:3])
-    if outcome.trouble:
-        return [*found, f"cannot be judged: {outcome.trouble.splitlines()[-1]}"]
-    for part, wanted in expected.items():
-        got = outcome.facts[part]
-        if got != wanted:
-            found.append(f"{part}: {_first_difference(got, wanted)}")
-    return found
-
-
-def _first_difference(got: Any, wanted: Any) -> str:
-    if isinstance(got, dict) and isinstance(wanted, dict):
-        keys = [k for k in {**wanted, **got} if got.get(k) != wanted.get(k)]
-        return f"{keys[0]}: {_first_difference(got.get(keys[0]), wanted.get(keys[0]))}"
-    if isinstance(got, list) and isinstance(wanted, list) and len(got) == len(wanted):
-        return next(_first_difference(g, w) for g, w in zip(got, wanted, strict=True) if g != w)
-    return f"{str(got)[:300]}, wanted {str(wanted)[:300]}"
-
-
-def _decided(facts: dict[str, Any]) -> str:
-    """Return one digest of all that a night decides."""
-    parts = [facts[part] for part in ("files", "accepted", "state", "ledger")]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _figures(outcomes: Sequence[Outcome], expected: dict[str, Any]) -> dict[str, int]:
-    def extra(part: str, facts: dict[str, Any]) -> int:
-        n_extra: int = sum(facts[part].values()) - sum(expected[part].values())
-        return max(0, n_extra)
-
-    accepted = {tuple(update) for update in expected["accepted"]}
-    facts = [o.facts for o in outcomes if o.facts]
-    return {
-        "kills": sum(o.n_kills for o in outcomes),
-        "restarts": sum(o.n_restarts for o in outcomes),
-        "lost_accepted_updates": sum(
-            len(accepted - {tuple(u) for u in f["accepted"]}) for f in facts
-        ),
-        "double_versions": sum(extra("versions", f) for f in facts),
-        "double_runs": sum(max(0, len(f["runs"]) - len(expected["runs"])) for f in facts),
-        "distinct_hashes": len({_decided(f) for f in [*facts, expected]}),
-        "leftovers": sum(len(f["leftovers"]) for f in facts),
-        "polls": sum(o.n_polls for o in outcomes),
-        "failed_polls": sum(len(o.failed_polls) for o in outcomes),
-        "nights_that_differ": sum(bool(_differences(o, expected)) for o in outcomes),
-    }
-
-
-def _report(
-    figures: dict[str, int], outcomes: Sequence[Outcome], expected: dict[str, Any]
-) -> dict[str, Any]:
-    cases = [
-        {
-            "name": outcome.case.name,
-            "phase": _phase(outcome.case.point) if outcome.case.point else "random",
-            "codes": outcome.codes,
-            "differences": _differences(outcome, expected),
-        }
-        for outcome in outcomes
-    ]
-    return {"figures": figures, "cases": cases}
-
-
 def _run_all(cases: Sequence[Case], template: Site, folder: Path, n_jobs: int) -> Iterator[Outcome]:
     from tests.reliability.cases import run_case
 
@@ -216,35 +148,19 @@ def main(
     started = time.monotonic()
     rng = np.random.default_rng(seed)
     with _workshop(prefect_api) as folder:
-        from tests.reliability.cases import run_undisturbed
-        from tests.reliability.points import stand_around_everything
-        from tests.reliability.processes import answer_of
-        from tests.reliability.site import Site
+        from tests.reliability.verdict import report_of
 
-        stand_around_everything()
-        template = Site(folder / "template")
-        answer_of(template.build, template.folder)
-        expected, named, _ = run_undisturbed(template, folder / "first")
-        # Again, with everything imported: how long a night takes, and that two nights are equal.
-        again, _, night_s = run_undisturbed(template, folder / "second")
-        if again != expected:
-            raise RuntimeError(f"undisturbed nights differ: {_first_difference(again, expected)}")
+        template, expected, named, night_s = _prepare(folder)
         if list_points:
             typer.echo("\n".join(named) + f"\n{len(named)} points in a night of {night_s:.1f} s")
             return
         chosen = _choose([n for n in named if only in n], points, rng)
         cases = _cases(chosen, random_kills, commands, night_s, rng)
-        outcomes = []
-        for outcome in _run_all(cases, template, folder, jobs):
-            outcomes.append(outcome)
-            wrong = _differences(outcome, expected)
-            typer.echo(
-                f"{len(outcomes)}/{len(cases)} {outcome.seconds:4.1f} s  {outcome.case.name}: "
-                f"{'; '.join(wrong) or 'as undisturbed'}"
-            )
-        figures = _figures(outcomes, expected)
+        outcomes = _watched(_run_all(cases, template, folder, jobs), expected, len(cases))
+        values = report_of(outcomes, expected, _phase)
         if report is not None:
-            report.write_text(json.dumps(_report(figures, outcomes, expected)))
+            report.write_text(json.dumps(values))
+    figures = values["figures"]
     good = not figures["nights_that_differ"] and figures["kills"] > 0
     words = ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in figures.items())
     typer.echo(
@@ -252,6 +168,43 @@ def main(
         f"{len(named)} points, {time.monotonic() - started:.0f} s"
     )
     sys.exit(0 if good else 1)
+
+
+def _prepare(folder: Path) -> tuple[Site, Facts, list[str], float]:
+    """Make what is copied for every kill, and let two nights pass undisturbed.
+
+    Returns
+    -------
+    the site before the night, its facts after it, names of the points, seconds of a night
+    """
+    from tests.reliability.cases import run_undisturbed
+    from tests.reliability.points import stand_around_everything
+    from tests.reliability.processes import answer_of
+    from tests.reliability.site import Site
+    from tests.reliability.verdict import first_difference
+
+    stand_around_everything()
+    template = Site(folder / "template")
+    answer_of(template.build, template.folder)
+    expected, named, _ = run_undisturbed(template, folder / "first")
+    # Again, with everything imported: how long a night takes, and that two nights are equal.
+    again, _, night_s = run_undisturbed(template, folder / "second")
+    if again != expected:
+        raise RuntimeError(f"undisturbed nights differ: {first_difference(again, expected)}")
+    return template, expected, named, night_s
+
+
+def _watched(outcomes: Iterable[Outcome], expected: Facts, n_cases: int) -> list[Outcome]:
+    """Tell every outcome as it comes; returns them all."""
+    from tests.reliability.verdict import differences
+
+    seen = []
+    for outcome in outcomes:
+        seen.append(outcome)
+        wrong = "; ".join(differences(outcome, expected)) or "as undisturbed"
+        number = f"{len(seen)}/{n_cases}"
+        typer.echo(f"{number} {outcome.seconds:4.1f} s  {outcome.case.name}: {wrong}")
+    return seen
 
 
 if __name__ == "__main__":
