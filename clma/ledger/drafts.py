@@ -18,7 +18,8 @@ import os
 import re
 import secrets
 from functools import cache
-from pathlib import Path
+
+from clma.ledger.owner import is_alive, place_of_ids
 
 __all__ = ["draft_name", "is_draft", "is_left_behind"]
 
@@ -40,25 +41,11 @@ def is_draft(name: str) -> bool:
 def is_left_behind(name: str) -> bool:
     """Tell whether a file name is that of a draft whose writer is known to be dead."""
     writer = _WRITER.fullmatch(name)
-    return writer is not None and writer["place"] == _place() and not _is_alive(int(writer["pid"]))
+    return writer is not None and writer["place"] == _place() and not is_alive(int(writer["pid"]))
 
 
 @cache
 def _place() -> str:
-    """Return what process ids are unique in, or nothing where the system does not tell."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
-        namespace = str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return ""
-    return hashlib.sha256(f"{boot}{namespace}".encode()).hexdigest()[:12]
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
+    """Return a short name for what process ids are unique in, or nothing where nobody says."""
+    place = place_of_ids()
+    return hashlib.sha256(place.encode()).hexdigest()[:12] if place else ""

@@ -17,7 +17,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Owner", "is_gone", "this_process"]
+__all__ = ["Owner", "is_alive", "is_gone", "place_of_ids", "this_process"]
 
 _PROC = Path("/proc")
 
@@ -54,19 +54,26 @@ def this_process() -> Owner:
     """Return this process as an owner, with a token of its own at every call."""
     pid = os.getpid()
     _, started = _look_up(pid) or ("", 0)
-    return Owner(socket.gethostname(), _place(), pid, started, secrets.token_hex(8))
+    return Owner(socket.gethostname(), place_of_ids(), pid, started, secrets.token_hex(8))
 
 
 def is_gone(owner: Owner) -> bool:
     """Tell whether the owner's process is known to have ended; False where nobody can know."""
-    if not owner.place or owner.place != _place():
+    if not owner.place or owner.place != place_of_ids():
         return False
     found = _look_up(owner.pid)
-    # A process that nobody has collected yet does nothing any more.
-    return found is None or found[0] in {"Z", "X"} or found[1] != owner.started
+    return found is None or not is_alive(owner.pid) or found[1] != owner.started
 
 
-def _place() -> str:
+def is_alive(pid: int) -> bool:
+    """Tell whether a process of this machine still does anything."""
+    found = _look_up(pid)
+    # One that nobody has collected yet does nothing any more.
+    return found is not None and found[0] not in {"Z", "X"}
+
+
+def place_of_ids() -> str:
+    """Return what process ids are unique in; empty where the system does not say."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {(_PROC / 'self/ns/pid').readlink()}"
