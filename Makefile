@@ -16,12 +16,12 @@ help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
 	@echo "make test          lint, types, layers and all tests"
 	@echo "make ui            Prefect and MLflow in the browser, on what the demo made"
-	@echo "make killtest      kill the night at every step and at random times (POINTS=60 KILLS=40 SEED=1)"
 	@echo "make bench-pronto  recorded plant data, four methods side by side (DATA=FILE SEEDS=200:203)"
-	@echo "make faulttest     every call of a small day and night on a disk that fails, every fault"
+	@echo "make killtest      nights killed at every step and at random times (POINTS=all KILLS=40 SEED=1)"
+	@echo "make faulttest     every call of a day and a night on a disk that fails, every fault"
+	@echo "make chaostest     servers killed, hanging and locked in the middle of nights; half an hour"
 	@echo "make fuzz          10,000 spoiled updates against the gate (FILES=10000 SEED=1)"
 	@echo "make audit         pinned packages against the published advisories (needs the network)"
-	@echo "make chaostest     servers killed, hanging and locked in the middle of nights; half an hour"
 	@echo "make lint | env | clean"
 
 env: $(STAMP)
@@ -51,32 +51,32 @@ lint: $(STAMP)
 ui: $(STAMP)
 	@$(BIN)/python -m deployments.ui
 
-POINTS ?= all
-KILLS ?= 40
-SEED ?= 1
-killtest: $(STAMP)
-	@$(BIN)/python -m tests.reliability.killtest --points $(POINTS) --random $(KILLS) --seed $(SEED)
-
 DATA ?= ../shared/data/pronto/pronto_process_1hz.parquet
 SEEDS ?= 200:203
 bench-pronto: $(STAMP)
 	@$(BIN)/python benchmarks/pronto.py --data $(DATA) --seeds $(SEEDS)
 
+SEED ?= 1
+POINTS ?= all
+KILLS ?= 40
+killtest: $(STAMP)
+	@$(BIN)/python -m tests.reliability.killtest --points $(POINTS) --random $(KILLS) --seed $(SEED)
+
 faulttest: $(STAMP)
 	@$(BIN)/python -m tests.reliability.io_faults
-
-FILES ?= 10000
-SEED ?= 1
-fuzz: $(STAMP)
-	@$(BIN)/python -m tests.fuzz.mutate --files $(FILES) --seed $(SEED)
-
-audit: $(STAMP)
-	@$(BIN)/python -c 'import pip_audit' 2>/dev/null || $(PIP) install --constraint constraints.txt 'pip-audit>=2.10'
-	@$(BIN)/python -m tests.advisories
 
 chaostest: $(STAMP)
 	@$(BIN)/python -m pytest -p no:cacheprovider -m chaos tests && echo "chaostest: passed" \
 	  || { echo "chaostest: failed"; exit 1; }
+
+FILES ?= 10000
+fuzz: $(STAMP)
+	@$(BIN)/python -m tests.fuzz.mutate --files $(FILES) --seed $(SEED)
+
+audit: $(STAMP)
+	@$(BIN)/python -c 'import pip_audit' 2>/dev/null \
+	  || $(PIP) install --constraint constraints.txt 'pip-audit>=2.10'
+	@$(BIN)/python -m tests.advisories
 
 clean:
 	rm -rf $(VENV) .prefect .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
