@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from clma.cohorting.placement import Placement
 from clma.config import FederationConfig
 from clma.drift.quarantine import Triage
-from clma.records import ClientState, ClientStatus, Cohort, CohortStatus, FederationState, Phase
+from clma.records import ClientState, ClientStatus, Cohort, FederationState, Phase
 from clma.rows import AssignmentRow, CohortRow, DriftRow, Gate, RoundDecision, SealedRound
 
 __all__ = ["AggregatedModel", "Measurement", "decide"]
@@ -74,18 +74,19 @@ def decide(
         state,
         phase=Phase.COMMITTED,
         clients=clients,
+        cohorts=cohorts,
         consensus_digest=consensus_digest,
         sealed=None,
-    )
-    cohorts = {c.cohort_id: _wake_or_rest(c, after) for c in cohorts.values()}
-    after = dataclasses.replace(after, cohorts=cohorts)
+    ).rested()
     decision = RoundDecision(
         round_num=state.round_num,
         updates=sealed.rows,
         drift=_drift_rows(state, sealed, config, measurements, triage, placement),
         cohorting=placement.rows,
         assignments=tuple(_assignment_row(state.clients[i], c) for i, c in clients.items()),
-        cohorts=tuple(_cohort_row(c, state, after, placement, models) for c in cohorts.values()),
+        cohorts=tuple(
+            _cohort_row(c, state, after, placement, models) for c in after.cohorts.values()
+        ),
         consensus_digest=consensus_digest,
     )
     return after, decision
@@ -143,14 +144,6 @@ def _client_after(
         origin_cohort=None if went_home else client.cohort_id if moved else client.origin_cohort,
         unconfirmed=not went_home and (moved or (client.unconfirmed and not accepted)),
     )
-
-
-def _wake_or_rest(cohort: Cohort, after: FederationState) -> Cohort:
-    if cohort.status is CohortStatus.MERGED:
-        return cohort
-    populated = bool(after.members(cohort.cohort_id))
-    status = CohortStatus.ACTIVE if populated else CohortStatus.DORMANT
-    return dataclasses.replace(cohort, status=status)
 
 
 def _drift_rows(

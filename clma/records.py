@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 __all__ = [
@@ -250,6 +250,19 @@ class FederationState:
     def active_cohorts(self) -> tuple[Cohort, ...]:
         """Return the cohorts that train, in the order of their birth."""
         return tuple(c for c in self.cohorts.values() if c.status is CohortStatus.ACTIVE)
+
+    def rested(self) -> FederationState:
+        """Return the state with every cohort active or dormant as its members have it."""
+        cohorts = {
+            cohort_id: cohort
+            if cohort.status is CohortStatus.MERGED
+            else replace(
+                cohort,
+                status=CohortStatus.ACTIVE if self.members(cohort_id) else CohortStatus.DORMANT,
+            )
+            for cohort_id, cohort in self.cohorts.items()
+        }
+        return replace(self, cohorts=cohorts)
 
     def members(self, cohort_id: str) -> tuple[str, ...]:
         """Return the sorted ids of a cohort's clients, without forgotten and quarantined ones."""

@@ -34,7 +34,7 @@ from clma.ledger.federation import Federation
 from clma.ledger.inbox import MESSAGE_FILE
 from clma.ledger.keys import CONFIG_KEY, inbox_prefix
 from clma.ledger.preflight import Health, check_store
-from clma.records import FederationState, Phase
+from clma.records import ClientStatus, FederationState, Phase
 
 __all__ = ["configure", "init", "status"]
 
@@ -265,6 +265,8 @@ def _client_table(state: FederationState, submitted: frozenset[str]) -> Table:
         "client", "cohort", "status", "sent", "keys", "model", "since round", title="Clients"
     )
     for client in state.clients.values():
+        if client.status is ClientStatus.FORGOTTEN:
+            continue
         table.add_row(
             client.client_id,
             client.cohort_id,

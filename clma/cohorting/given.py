@@ -9,11 +9,10 @@ its smallest member comes from.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 from clma.config import FederationConfig
 from clma.errors import InvalidConfigError
-from clma.records import ClientStatus, Cohort, CohortStatus, FederationState
+from clma.records import ClientStatus, Cohort, FederationState
 
 __all__ = ["given_moves"]
 
@@ -76,8 +75,7 @@ def given_moves(
                 moved_round=round_num,
                 origin_cohort=client.cohort_id,
             )
-    moved = dataclasses.replace(state, clients=clients, cohorts=cohorts)
-    return dataclasses.replace(moved, cohorts=_rest_or_wake(cohorts, moved))
+    return dataclasses.replace(state, clients=clients, cohorts=cohorts).rested()
 
 
 def _cohort_names(config: FederationConfig) -> dict[str, str]:
@@ -86,13 +84,3 @@ def _cohort_names(config: FederationConfig) -> dict[str, str]:
         for label in sorted(set(entry.labels.values())):
             names.setdefault(label, f"c{len(names)}")
     return names
-
-
-def _rest_or_wake(cohorts: Mapping[str, Cohort], state: FederationState) -> dict[str, Cohort]:
-    return {
-        cohort_id: dataclasses.replace(
-            cohort,
-            status=CohortStatus.ACTIVE if state.members(cohort_id) else CohortStatus.DORMANT,
-        )
-        for cohort_id, cohort in cohorts.items()
-    }

@@ -175,7 +175,7 @@ class Forgetting:
             cohorts=cohorts,
             keys=keys,
             consensus_digest=self._mapped(state.consensus_digest),
-        )
+        ).rested()
 
     def _client_after(self, client: ClientState) -> ClientState:
         digest = self._mapped(client.serving_digest) or client.serving_digest

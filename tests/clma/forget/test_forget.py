@@ -21,7 +21,7 @@ from clma.ledger.keys import entry_key
 from clma.ledger.store import Store
 from clma.ledger.tables import TABLE_NAMES, read_rows
 from clma.night import close_round
-from clma.records import ClientStatus
+from clma.records import ClientStatus, CohortStatus
 from tests.clma.ledger.fleet import NOW, drop, make_fleet, model
 
 GONE = "p1"
@@ -164,6 +164,7 @@ def test_a_model_that_only_this_client_made_gives_way_to_the_one_before(tmp_path
 
     in_c0, in_c1 = plan.influenced
     assert (in_c1.model_digest, in_c1.share) == (made.model_digest, 1.0)
+    assert fleet.state().cohorts["c1"].status is CohortStatus.DORMANT
     # What c1 was born from was made with the client's update, too.
     assert (in_c0.model_digest, in_c0.new_digest) == (made.origin_digest, in_c1.new_digest)
 
