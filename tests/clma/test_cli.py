@@ -146,6 +146,25 @@ def keygen(shell: Shell, client_id: str) -> dict[str, Any]:
     return dict(json.loads(shell.capture.readouterr().out))
 
 
+def test_a_private_key_is_in_no_output(shell: Shell) -> None:
+    """Neither where it is made or used, nor where its file is damaged."""
+    shell.init()
+    path = shell.folder / "plant-a.key"
+    secret = "".join(path.read_text().splitlines()[1:-1])
+    shown = [json.dumps(shell.send("--drift")), shell.err, json.dumps(keygen(shell, "plant-b"))]
+    path.write_text(path.read_text().replace("PRIVATE KEY", "SECRET KEY"))
+    shown += [shell.run("client", "submit", *submit_words(shell), wanted=1), shell.err]
+
+    assert "no unencrypted ed25519 key" in shell.err
+    assert len(secret) > 60
+    assert not any(secret[i : i + 16] in "".join(shown) for i in range(0, len(secret) - 16, 8))
+
+
+def submit_words(shell: Shell) -> list[str]:
+    files = ["--update", str(shell.folder / "trained.safetensors"), "--examples", "1"]
+    return ["--client", "plant-a", *files, "--key", str(shell.folder / "plant-a.key")]
+
+
 def test_settings_are_changed_shown_and_kept_for_people(shell: Shell) -> None:
     shell.init()
 
