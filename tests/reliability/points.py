@@ -141,8 +141,8 @@ def _key_of(path: Path) -> str:
     """Return a file's place in the federation folder, the same in every night."""
     draft = _DRAFT.match(path.name)
     name = _SEALED_ENTRY.sub("", draft["name"] if draft else path.name)
-    place = str(path.with_name(name)).rpartition("/fleet/store/")[2]
-    return _DIGEST.sub("DIGEST", place)
+    _, inside, place = str(path.with_name(name)).rpartition("/fleet/store/")
+    return _DIGEST.sub("DIGEST", place if inside else path.name)
 
 
 def _mlflow_call(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
