@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -22,7 +23,7 @@ from obstore.exceptions import BaseError as ObjectStoreError
 
 from clma.errors import ClmaError, InvalidConfigError, RoundHeldError
 from clma.ledger.federation import Federation
-from flows._prefect_server import prefect_server
+from flows._prefect_server import LAST_HAND_IN_TIMEOUT_S, hand_in, prefect_server
 
 __all__ = [
     "failures_in_one_line",
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).parents[1]
+
+_AGAIN = "the same command goes on where this one stopped"
 
 StoreOption = Annotated[str, typer.Option("--store", help="Folder or object-store URL.")]
 NameOption = Annotated[str, typer.Option("--federation", help="Name of the federation.")]
@@ -54,6 +57,11 @@ def orchestrated(home: Path | None = None, *, port: int = 0) -> Iterator[str]:
     """
     # Quiet on the terminal only: what tasks log is for the run's page.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "WARNING")
+    # Of a server that is gone it would repeat every event that it cannot hand in, after the line
+    # that an operator should read.
+    os.environ.setdefault("PREFECT_LOGGING_INTERNAL_LEVEL", "CRITICAL")
+    # Six tries of a minute each are asked of a server that hangs, for each of many requests.
+    os.environ.setdefault("PREFECT_API_REQUEST_TIMEOUT", "20")
     with prefect_server(home or ROOT / ".prefect", port=port) as url:
         yield url
 
@@ -84,19 +92,23 @@ def one_line(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def failures_in_one_line(*, wrong_setting: int = 1) -> Iterator[None]:
+def failures_in_one_line(
+    *, wrong_setting: int = 1, what_now: Callable[[], str] = lambda: _AGAIN
+) -> Iterator[None]:
     """Turn expected failures into one line on stderr and an exit code.
 
     Parameters
     ----------
     wrong_setting : int
         Exit code where the settings are to blame: 2 where the command line gave them.
+    what_now : callable
+        Says what to do after Prefect went away in the middle.
 
     Notes
     -----
 
     Expected are our own errors and those of the places a night depends on: disk, object store,
-    MLflow. Anything else is a bug and keeps its traceback.
+    MLflow, Prefect. Anything else is a bug and keeps its traceback.
     """
     try:
         yield
@@ -109,28 +121,44 @@ def failures_in_one_line(*, wrong_setting: int = 1) -> Iterator[None]:
         typer.echo(f"{word}: {one_line(error)}", err=True)
         raise typer.Exit(1) from None
     except Exception as error:
-        if not _is_of_tracking(error):
+        text = _outage(error, what_now)
+        if text is None:
             raise
-        typer.echo(
-            f"failed: MLflow: {one_line(error)}; what is committed is safe, "
-            "python -m flows.publish publishes it later",
-            err=True,
-        )
+        typer.echo(f"failed: {text}", err=True)
         raise typer.Exit(1) from None
 
 
-def _is_of_tracking(error: Exception) -> bool:
-    if "tasks.tracking" not in sys.modules:
-        return False
-    from tasks.tracking import TrackingError
+def _outage(error: Exception, what_now: Callable[[], str]) -> str | None:
+    """Return what to say if MLflow or Prefect is to blame, or None."""
+    if "tasks.tracking" in sys.modules:
+        from tasks.tracking import TrackingError
 
-    return isinstance(error, TrackingError)
+        if isinstance(error, TrackingError):
+            return (
+                f"MLflow: {one_line(error)}; what is committed is safe, "
+                "python -m flows.publish publishes it later"
+            )
+    if "httpx" in sys.modules:
+        from httpx import HTTPError
+
+        if isinstance(error, HTTPError):
+            place = os.environ.get("PREFECT_API_URL", "its own address")
+            return f"Prefect at {place} does not answer ({one_line(error)}); {what_now()}"
+    return None
 
 
 def _run(command: Callable[..., None], example: str) -> NoReturn:
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command(epilog=f"Example: {example}")(command)
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        if not hand_in(LAST_HAND_IN_TIMEOUT_S):
+            # The interpreter would wait for Prefect's threads, and they for a server that hangs.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(end.code if isinstance(end.code, int) else 1)
+        raise
     sys.exit(0)
 
 
@@ -155,12 +183,11 @@ def _nightly(
     with failures_in_one_line():
         # Before Prefect is up, which takes seconds: another night may close the round meanwhile.
         newest = Federation.open(store, federation).state().round_num
-        with orchestrated():
-            from flows.nightly import nightly
+    what_now = partial(_what_now, store, federation, newest)
+    with failures_in_one_line(what_now=what_now), orchestrated():
+        from flows.nightly import nightly
 
-            committed = nightly(
-                store, federation, now=now, tracking_uri=tracking_uri, not_after=newest
-            )
+        committed = nightly(store, federation, now=now, tracking_uri=tracking_uri, not_after=newest)
     if committed is None:
         is_newest = Federation.open(store, federation).state().round_num == max(newest, 1)
         text = "nothing is due" if is_newest else f"round {newest} was closed by another night"
@@ -172,6 +199,21 @@ def _nightly(
         committed,
         f"round {committed.round_num} committed: cohorts {cohorts}; {moves}",
         as_json=as_json,
+    )
+
+
+def _what_now(store: str, federation: str, round_num: int) -> str:
+    """Return what to do after a night that ended in the middle of a round."""
+    newest = round_num
+    # Where the store cannot be read either, the same command will say so.
+    with contextlib.suppress(ClmaError, OSError, ObjectStoreError):
+        newest = Federation.open(store, federation).state().round_num
+    if newest == round_num:
+        return _AGAIN
+    # The same command with --now would close the round that plants are working for.
+    return (
+        f"round {round_num} is closed and the next one open; "
+        "python -m flows.publish publishes what MLflow lacks"
     )
 
 

@@ -20,18 +20,25 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 
 from clma.errors import ClmaError
 
-__all__ = ["PrefectServerError", "prefect_server"]
+__all__ = ["LAST_HAND_IN_TIMEOUT_S", "PrefectServerError", "hand_in", "prefect_server"]
 
 START_TIMEOUT_S = 300.0
 """A busy two-core machine needs more than a minute to create a new database."""
 
 SETTLE_TIMEOUT_S = 30.0
 HAND_IN_TIMEOUT_S = 10.0
+LAST_HAND_IN_TIMEOUT_S = 60.0
+"""A server that is alive but busy takes the end of a night's history within this."""
+
 N_ATTEMPTS = 3
+
+_unsent: list[Future[bool]] = []
+"""What Prefect's workers did not end in time; a second call does not name it again."""
 
 
 class PrefectServerError(ClmaError):
@@ -86,7 +93,7 @@ def prefect_server(home: Path, *, port: int = 0) -> Iterator[str]:
         yield url
         _settle(url)
     finally:
-        _hand_in()
+        hand_in()
         os.environ.pop("PREFECT_API_URL", None)
         _stop(server)
 
@@ -179,18 +186,31 @@ def _check_answers(url: str) -> None:
         ) from None
 
 
-def _hand_in() -> None:
+def hand_in(timeout_s: float = HAND_IN_TIMEOUT_S) -> bool:
     """Let Prefect send what it still holds while there is somebody to take it.
 
     Otherwise it tries for a minute at the interpreter's end, after an interrupt for instance.
+
+    Parameters
+    ----------
+    timeout_s : float
+        Of its logs, and of its events.
+
+    Returns
+    -------
+    bool
+        False if something is left; Prefect would try to send it for hours to a server that hangs.
     """
     if "prefect" not in sys.modules:
-        return
+        return True
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker
 
     for worker in (APILogWorker, EventsWorker):
-        worker.drain_all(timeout=HAND_IN_TIMEOUT_S)
+        ended = worker.drain_all(timeout=timeout_s)
+        if isinstance(ended, tuple):
+            _unsent.extend(ended[1])
+    return all(future.done() for future in _unsent)
 
 
 def _settle(url: str) -> None:
