@@ -1,4 +1,4 @@
-"""Eight plants with a small network, and what they drop: the fleet that hostile input is tried on."""
+"""Eight plants with a small network, and what they drop: hostile input is tried on them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def changed(tensors: Tensors, name: str, index: Any, value: float) -> dict[str, 
 
 
 def moved(tensors: Tensors, way: int, size: float = 1.0) -> dict[str, NDArray[Any]]:
-    """Return tensors whose first layer went one of 128 ways, each at a right angle to the others."""
+    """Return tensors whose first layer went one of 128 ways, all at right angles."""
     index = np.unravel_index(way, _SHAPES["layer1.weight"])
     return changed(tensors, "layer1.weight", index, float(tensors["layer1.weight"][index]) + size)
 
