@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clma.cli import main
 from clma.config import preset_config
 from clma.ledger.federation import Federation
 from clma.ledger.keys import update_key
@@ -160,6 +161,15 @@ def night_without(folder: Path, *client_ids: str, **settings: Any) -> RoundOutco
     federation = found(folder, **settings)
     send_good(federation, but=client_ids)
     return night(federation)
+
+
+def command(*arguments: str) -> int:
+    """Run ``clma``; return its exit code."""
+    try:
+        main(arguments)
+    except SystemExit as left:
+        return int(left.code or 0)
+    return 0
 
 
 def decided(outcome: RoundOutcome) -> dict[str, Any]:

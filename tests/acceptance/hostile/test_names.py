@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clma.cli import main
 from clma.client import submit
 from clma.config import preset_config
 from clma.errors import InvalidConfigError, UnknownClientError
@@ -21,6 +20,7 @@ from clma.round import RoundOutcome
 from tests.acceptance.hostile.fleet import (
     CLIENTS,
     NAME,
+    command,
     decided,
     found,
     message_of,
@@ -120,7 +120,7 @@ def test_folders_of_hostile_names_are_listed_as_plain_text(
         folder.mkdir()
         (folder / "update.json").write_bytes(message_of(federation.state(), "plant-a"))
 
-    main_exit = _run(["status", "--store", federation.store.url, "--federation", NAME])
+    main_exit = command("status", "--store", federation.store.url, "--federation", NAME)
     outcome = night(federation)
 
     assert main_exit == 0
@@ -130,14 +130,6 @@ def test_folders_of_hostile_names_are_listed_as_plain_text(
     assert all(
         r.client_id.isascii() and r.client_id.isprintable() for r in outcome.decision.updates
     )
-
-
-def _run(arguments: list[str]) -> int:
-    try:
-        main(arguments)
-    except SystemExit as left:
-        return int(left.code or 0)
-    return 0
 
 
 @pytest.mark.parametrize(
@@ -205,7 +197,9 @@ def test_a_refused_federation_leaves_nothing_behind(
     base.write_bytes(serialize_tensors({"w": np.zeros(2, np.float32)}))
     store = tmp_path / "store"
 
-    code = _run(["init", "--store", str(store), "--federation", "Nord/See:2", "--model", str(base)])
+    code = command(
+        "init", "--store", str(store), "--federation", "Nord/See:2", "--model", str(base)
+    )
 
     assert code == 2
     assert "Nord/See:2" in capsys.readouterr().err
