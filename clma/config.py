@@ -101,6 +101,8 @@ class CohortingConfig(_Section):
     """`sent`: the model that the client was sent, groups within one origin cohort; `consensus`:
     last round's average over all accepted updates, one pool (Algorithm 1 as listed)."""
     max_groups: Annotated[int, Field(ge=1)] = 6
+    """Most groups of a split. Clients that drift in more ways at once than this, each alone, wait
+    in quarantine for one night (`cosine`): flags without a shift look like that."""
     pair_threshold: Annotated[float, Field(ge=-1, le=1)] = 0.40
     """Where no split stands out (always for two), clients of at least this mean cosine stay
     together."""

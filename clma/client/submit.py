@@ -38,6 +38,7 @@ from clma.updates.reasons import Reason
 from clma.updates.signing import SigningKey, load_key, sign_message
 from clma.updates.validation import (
     ExpectedUpdate,
+    check_base,
     check_message,
     check_sender,
     check_tensors,
@@ -219,6 +220,7 @@ def _check(
             Reason.MISSED_DEADLINE,
         )
     check_tensors(tensors, expected)
+    check_base(message, expected)
 
 
 def _check_own_signature(message: UpdateMessage, expected: ExpectedUpdate) -> None:

@@ -46,10 +46,14 @@ class Clustering:
     silhouette : float or None
         Of the best split with two or more groups, also where it was refused; None where it is not
         defined (fewer than three rows) or was not asked for.
+    unclear : bool
+        There are more groups than were allowed. Those of one row are then no finding: whoever is
+        unlike so many others may have drifted alone, or not at all.
     """
 
     labels: tuple[int, ...]
     silhouette: float | None = None
+    unclear: bool = False
 
 
 def average_linkage(
@@ -67,6 +71,8 @@ def average_linkage(
     distances : ndarray of shape (n, n)
         Cosine distances in [0, 2], zero diagonal. Not modified.
     max_groups : int >= 1
+        Most groups of a split that stands out. Where none does and more are unlike each other, the
+        result is `unclear`; nobody is put together with what it is unlike.
     silhouette_floor : float in [-1, 1]
         Below it no split stands out: on noise, too, some split is the best one.
     silhouette_floor_three : float in [-1, 1]
@@ -92,7 +98,7 @@ def average_linkage(
         return Clustering((0,) * n)
     if n == 2:
         together = distances[0, 1] <= 1 - pair_threshold + TIE
-        return Clustering((0, 0) if together or max_groups < 2 else (0, 1))
+        return Clustering((0, 0) if together else (0, 1), unclear=not together and max_groups < 2)
     tree = linkage(squareform(distances, checks=False), method="average")
     candidates = [
         _ordered(cut_tree(tree, n_clusters=k).ravel()) for k in range(2, min(max_groups, n - 1) + 1)
@@ -101,10 +107,8 @@ def average_linkage(
     best = _best(candidates, distances, floor, metric="precomputed")
     if max(best.labels) > 0:
         return best
-    alike = fcluster(tree, 1 - pair_threshold + TIE, criterion="distance")
-    if len(set(alike)) > max_groups:
-        alike = cut_tree(tree, n_clusters=max_groups).ravel()
-    return Clustering(_ordered(alike), best.silhouette)
+    alike = _ordered(fcluster(tree, 1 - pair_threshold + TIE, criterion="distance"))
+    return Clustering(alike, best.silhouette, unclear=max(alike) >= max_groups)
 
 
 def silhouette_kmeans(
@@ -127,10 +131,8 @@ def silhouette_kmeans(
     n = points.shape[0]
     if n <= 2:
         return Clustering((0,) * n)
-    n_distinct = len(np.unique(points, axis=0))
-    candidates = [
-        _kmeans(points, k, seed) for k in range(2, min(max_groups, n - 1, n_distinct) + 1)
-    ]
+    most = min(max_groups, n - 1, _n_distinct(points))
+    candidates = [_kmeans(points, k, seed) for k in range(2, most + 1)]
     return _best(candidates, points, silhouette_floor, metric="euclidean")
 
 
@@ -138,13 +140,19 @@ def fixed_kmeans(points: NDArray[np.float64], *, seed: int, n_groups: int = 2) -
     """Cluster points into a given number of groups, or as many as there are distinct points."""
     if points.shape[0] == 0:
         return Clustering(())
-    n_distinct = len(np.unique(points, axis=0))
-    return Clustering(_kmeans(points, min(n_groups, n_distinct), seed))
+    return Clustering(_kmeans(points, min(n_groups, _n_distinct(points)), seed))
 
 
 def one_each(n: int) -> Clustering:
     """Put every row in a group of its own."""
     return Clustering(tuple(range(n)))
+
+
+def _n_distinct(points: NDArray[np.float64]) -> int:
+    # Equal clients have equal points but for rounding; k-means would tear them apart to have its k.
+    gaps = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    same = gaps <= TIE * np.linalg.norm(points, axis=1).max()
+    return sum(not same[row, :row].any() for row in range(len(points)))
 
 
 def _kmeans(points: NDArray[np.float64], n_groups: int, seed: int) -> tuple[int, ...]:

@@ -119,11 +119,15 @@ GroupFunction = Callable[[CohortingUnit, Evidence, CohortingConfig], Clustering]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Clients that drifted alike, and the known cohort they belong to, if there is one."""
+    """Clients that drifted alike, and the known cohort they belong to, if there is one.
+
+    An `unclear` one is a client that was unlike too many others: it founds no cohort at once.
+    """
 
     members: tuple[str, ...]
     recall_cohort: str | None = None
     recall_score: float | None = None
+    unclear: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,7 +104,9 @@ def form_groups(
         for g in range(max(clustering.labels, default=-1) + 1)
     ]
     groups = tuple(
-        group for rows in rows_of_groups for group in _recall(unit, evidence, config, rows)
+        replace(group, unclear=clustering.unclear and len(rows) == 1)
+        for rows in rows_of_groups
+        for group in _recall(unit, evidence, config, rows)
     )
     still = tuple(m.client_id for i, m in enumerate(unit.members) if i not in set(moved))
     return Grouping(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from clma.cohorting.contract import Group, Grouping
 from clma.config import FederationConfig
 from clma.drift.quarantine import Triage
-from clma.records import FederationState, SealedUpdate, cohort_number
+from clma.records import ClientStatus, FederationState, SealedUpdate, cohort_number
 from clma.rows import CohortingRow, SealedRound
 
 __all__ = ["AggregationJob", "Placement", "place_groups"]
@@ -89,8 +89,10 @@ def place_groups(
     -----
     Names of new cohorts follow the smallest member of each group, over all units. A group without a
     single example, or smaller than the cohort quorum, is held in quarantine: it gets no model, and
-    loses none. A recalled group's updates are not averaged into the cohort it joins: they were
-    trained from another start.
+    loses none. So is a client that was unlike too many others at once, for one night: flags without
+    a shift look like that. If it is still in quarantine the night after, it founds a cohort. A
+    recalled group's updates are not averaged into the cohort it joins: they were trained from
+    another start.
     """
     updates = {u.client_id: u for u in sealed.updates}
     jobs: list[AggregationJob] = []
@@ -115,7 +117,7 @@ def place_groups(
             parent=state.clients[min(group.members)].cohort_id,
             reference_digest=grouping.reference.sha256,
         )
-        if _why_not(job, config) is not None:
+        if _why_not(job, config) is not None or _to_be_seen_again(group, state):
             held.extend(group.members)
             continue
         jobs.append(job)
@@ -133,6 +135,11 @@ def place_groups(
 def _ordered(groupings: Sequence[Grouping]) -> list[tuple[Grouping, Group]]:
     pairs = [(grouping, group) for grouping in groupings for group in grouping.groups]
     return sorted(pairs, key=lambda pair: min(pair[1].members))
+
+
+def _to_be_seen_again(group: Group, state: FederationState) -> bool:
+    waited = all(state.clients[m].status is ClientStatus.QUARANTINED for m in group.members)
+    return group.unclear and not waited
 
 
 def _why_not(job: AggregationJob, config: FederationConfig) -> str | None:

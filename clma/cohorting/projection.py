@@ -20,6 +20,9 @@ from clma.errors import EmptyCohortError
 
 __all__ = ["project"]
 
+EQUAL = 1e-14
+"""Share of the squared rows; rows that differ by less are equal, as float32 has it (1e-7)."""
+
 
 def project(
     gram: NDArray[np.float64], *, variance_kept: float = 0.95, center: bool = True
@@ -51,6 +54,7 @@ def project(
     n = gram.shape[0]
     if n == 0:
         raise EmptyCohortError("projection of no rows, wanted at least one")
+    scale = float(np.abs(gram).max())
     if center:
         means = gram.mean(axis=0)
         gram = gram - means[:, None] - means[None, :] + means.mean()
@@ -59,8 +63,8 @@ def project(
     eigenvalues = np.maximum(eigenvalues[::-1], 0.0)
     eigenvectors = eigenvectors[:, ::-1]
     total = eigenvalues.sum()
-    # Below this the sum is what rounding left of equal rows.
-    if total <= 1e-12 * max(float(np.abs(gram).max()), 1e-300) * n:
+    # Below this the sum is what rounding left of equal rows, measured by what was subtracted.
+    if total <= EQUAL * max(scale, 1e-300) * n:
         return np.zeros((n, 1))
     reached = np.cumsum(eigenvalues) / total
     n_components = int(np.searchsorted(reached, variance_kept * (1 - 1e-12))) + 1

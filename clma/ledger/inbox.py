@@ -43,6 +43,7 @@ from clma.updates.reasons import Reason
 from clma.updates.validation import (
     ExpectedUpdate,
     admit,
+    check_base,
     check_digest,
     check_message,
     check_sender,
@@ -279,6 +280,7 @@ def _take_tensors(
         check_digest(copy.sha256, message, expected)
         with our_refusals_named("read", target, folder.store.url):
             check_tensors(copy.path, expected)
+        check_base(message, expected)
         checked = admit(message, expected, copy.keep(), row.received_at)
     row = replace(
         row,

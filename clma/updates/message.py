@@ -43,6 +43,7 @@ _REQUIRED = {
     "created_at": str,
 }
 _OPTIONAL = {"confirm": bool, "loss": float, "software": str, "signature": str}
+_REASONS = {"n_examples": Reason.BAD_EXAMPLES, "client_id": Reason.BAD_CLIENT_ID}
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -170,17 +171,17 @@ def _check_keys(values: Mapping[str, Any]) -> None:
         named = printable(", ".join(unknown)) or "none"
         _refuse(f"missing keys: {', '.join(missing) or 'none'}; unknown keys: {named}")
     for key, value in values.items():
+        reason = _REASONS.get(key, Reason.BAD_METADATA)
         if not _has_type(value, known[key]):
-            reason = Reason.BAD_EXAMPLES if key == "n_examples" else Reason.BAD_METADATA
             _refuse(f"{key} is a {type(value).__name__}, wanted {known[key].__name__}", reason)
+        if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
+            _refuse(f"{key} has {len(value)} characters, at most {MAX_TEXT_CHARS} are read", reason)
 
 
 def _has_type(value: object, wanted: type) -> bool:
     # In Python True is an int, and 1e999 is read as infinity; neither is what a client meant.
     if wanted is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
-    if wanted is str:
-        return isinstance(value, str) and len(value) <= MAX_TEXT_CHARS
     return type(value) is wanted
 
 

@@ -2,7 +2,8 @@
 
 The server runs it when a round is sealed, the client before it sends, so that a plant learns at
 once what the server would say in the night. Checks go from cheap to dear; the first that fails
-names the reason.
+names the reason. One goes against that order: a model that was replaced by one of another shape is
+more to know than that it is old, so the tensors are looked at before what they were trained from.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "CheckedUpdate",
     "ExpectedUpdate",
     "admit",
+    "check_base",
     "check_digest",
     "check_message",
     "check_sender",
@@ -111,7 +113,7 @@ def check_sender(message: UpdateMessage, expected: ExpectedUpdate) -> None:
 
 
 def check_message(message: UpdateMessage, expected: ExpectedUpdate) -> None:
-    """Compare a message with what the state says; InvalidUpdateError if they differ."""
+    """Refuse a message of another federation or round; InvalidUpdateError."""
     if message.federation != expected.federation:
         got = printable(message.federation)
         _refuse(
@@ -123,6 +125,10 @@ def check_message(message: UpdateMessage, expected: ExpectedUpdate) -> None:
         _refuse(
             expected, reason, f"update of round {message.round_num}, open is {expected.round_num}"
         )
+
+
+def check_base(message: UpdateMessage, expected: ExpectedUpdate) -> None:
+    """Refuse an update of another model than was sent, after its tensors; InvalidUpdateError."""
     if message.base_digest != expected.base_digest:
         _refuse(
             expected,

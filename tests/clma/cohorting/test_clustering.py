@@ -62,9 +62,11 @@ def test_without_a_clear_split_the_pair_rule_decides() -> None:
     assert clustering.silhouette < 0.2
 
 
-def test_number_of_groups_is_bounded_there_too() -> None:
-    labels = average_linkage(np.ones((8, 8)) - np.eye(8), max_groups=3).labels
-    assert max(labels) == 2
+@pytest.mark.parametrize(("n", "unclear"), [(2, False), (3, False), (4, True), (8, True)])
+def test_more_groups_than_allowed_are_no_finding(n: int, unclear: bool) -> None:
+    """Nobody is put together with what it is unlike, to have fewer groups."""
+    clustering = average_linkage(np.ones((n, n)) - np.eye(n), max_groups=3)
+    assert (clustering.labels, clustering.unclear) == (tuple(range(n)), unclear)
 
 
 def test_order_of_rows_changes_numbers_but_not_groups() -> None:
@@ -97,6 +99,13 @@ def test_fixed_kmeans_never_makes_more_groups_than_points() -> None:
     assert fixed_kmeans(np.array([[1.0]]), seed=0).labels == (0,)
     assert fixed_kmeans(np.array([[1.0], [1.0], [1.0]]), seed=0).labels == (0, 0, 0)
     assert fixed_kmeans(np.array([[1.0], [5.0], [1.0]]), seed=0).labels == (0, 1, 0)
+
+
+def test_kmeans_does_not_tear_equal_points_apart() -> None:
+    points = np.array([[1.0], [1.0 + 1e-15], [1.0 - 1e-15], [5.0]])
+    assert fixed_kmeans(points, seed=0, n_groups=3).labels == (0, 0, 0, 1)
+    assert fixed_kmeans(points[:3], seed=0).labels == (0, 0, 0)
+    assert silhouette_kmeans(points[:3], seed=0).labels == (0, 0, 0)
 
 
 def test_one_each() -> None:

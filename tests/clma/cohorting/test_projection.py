@@ -31,6 +31,14 @@ def test_equal_rows_give_zeros_and_never_nan(value: float) -> None:
     assert project(np.full((3, 3), value), center=True).tolist() == [[0.0]] * 3
 
 
+@pytest.mark.parametrize("n", [2, 3, 8])
+def test_rounding_does_not_make_equal_rows_differ(n: int) -> None:
+    row = np.random.default_rng(2).normal(size=1000).astype(np.float32)
+    gram = np.full((n, n), float(row @ row))
+    noise = np.random.default_rng(n).normal(scale=1e-16, size=(n, n))
+    assert project(gram * (1 + noise + noise.T)).tolist() == [[0.0]] * n
+
+
 def test_distances_survive_when_everything_is_kept() -> None:
     rows = np.random.default_rng(1).normal(size=(5, 200))
     scores = project(rows @ rows.T, variance_kept=1.0, center=True)

@@ -69,6 +69,8 @@ def test_fields_that_are_not_given_are_left_out() -> None:
         ("BAD_EXAMPLES", {"n_examples": 10**13}),
         ("BAD_CLIENT_ID", {"client_id": "../x"}),
         ("BAD_CLIENT_ID", {"client_id": "a\nb"}),
+        ("BAD_CLIENT_ID", {"client_id": "x" * 300}),
+        ("BAD_CLIENT_ID", {"client_id": 7}),
     ],
 )
 def test_a_value_that_is_not_as_agreed_is_refused(reason: str, changed: dict[str, Any]) -> None:
@@ -76,6 +78,11 @@ def test_a_value_that_is_not_as_agreed_is_refused(reason: str, changed: dict[str
         parse_message(json.dumps(values(**changed)).encode())
     assert caught.value.reason == reason
     assert str(caught.value).isprintable()
+
+
+def test_a_text_that_is_too_long_is_told_so() -> None:
+    with pytest.raises(InvalidUpdateError, match="software has 1000 characters, at most 256"):
+        parse_message(json.dumps(values(software="x" * 1000)).encode())
 
 
 @pytest.mark.parametrize(
