@@ -15,8 +15,8 @@ if (
     run_nightly_command()
 
 from prefect import flow, get_run_logger
-from prefect.task_runners import ThreadPoolTaskRunner
 
+from flows._task_runner import chosen_task_runner
 from flows.round import run_round
 from tasks.choose_round import choose_round
 from tasks.commit_round import Committed
@@ -25,7 +25,7 @@ from tasks.open_round import open_round
 __all__ = ["nightly"]
 
 
-@flow(name="nightly", task_runner=ThreadPoolTaskRunner(max_workers=4))  # type: ignore[arg-type]
+@flow(name="nightly", task_runner=chosen_task_runner())
 def nightly(
     store: str,
     federation: str,

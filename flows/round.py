@@ -8,9 +8,9 @@ retries.
 from __future__ import annotations
 
 from prefect import flow, unmapped
-from prefect.task_runners import ThreadPoolTaskRunner
 
 from clma.errors import RoundHeldError
+from flows._task_runner import chosen_task_runner
 from tasks.aggregate_cohort import aggregate_cohort, average_everybody
 from tasks.check_quorum import check_quorum
 from tasks.choose_round import ChosenRound, choose_round
@@ -30,7 +30,7 @@ from tasks.seal_round import seal_round
 __all__ = ["decide_night", "federated_round", "run_round"]
 
 
-@flow(name="round", task_runner=ThreadPoolTaskRunner(max_workers=4))  # type: ignore[arg-type]
+@flow(name="round", task_runner=chosen_task_runner())
 def federated_round(
     store: str, federation: str, round_num: int | None = None, tracking_uri: str | None = None
 ) -> Committed | None:
