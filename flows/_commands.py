@@ -220,6 +220,12 @@ def _what_now(store: str, federation: str, round_num: int) -> str:
 def _publish(
     store: StoreOption,
     federation: NameOption,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="Write again or remove what is other than the ledger says, too."
+        ),
+    ] = False,
     tracking_uri: TrackingOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -227,11 +233,14 @@ def _publish(
     with failures_in_one_line(), orchestrated():
         from flows.publish import publish
 
-        rebuilt = publish(store, federation, tracking_uri)
+        rebuilt = publish(store, federation, tracking_uri, repair)
+    forgotten = f", {rebuilt.forgotten} clients forgotten" if rebuilt.forgotten else ""
     _show(
         rebuilt,
         f"{rebuilt.n_rounds} rounds: {rebuilt.runs_created} runs and "
-        f"{rebuilt.versions_created} model versions created",
+        f"{rebuilt.versions_created} model versions created"
+        + (f", {rebuilt.mended} things mended" if repair else "")
+        + forgotten,
         as_json=as_json,
     )
 

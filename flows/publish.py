@@ -1,6 +1,6 @@
-"""Rebuild MLflow from the ledger; what is there is left as it is.
+"""Rebuild MLflow from the ledger; what is there is left as it is, unless it is to be repaired.
 
-    python -m flows.publish --store federations/demo --federation demo
+    python -m flows.publish --store federations/demo --federation demo --repair
 
 For after an outage, or after somebody deleted things: the ledger is the truth, MLflow a projection.
 """
@@ -22,7 +22,9 @@ __all__ = ["publish"]
 
 
 @flow(name="publish")
-def publish(store: str, federation: str, tracking_uri: str | None = None) -> Rebuilt:
+def publish(
+    store: str, federation: str, tracking_uri: str | None = None, repair: bool = False
+) -> Rebuilt:
     """Publish every committed round that is not in MLflow yet.
 
     Parameters
@@ -33,5 +35,7 @@ def publish(store: str, federation: str, tracking_uri: str | None = None) -> Reb
         Its name.
     tracking_uri : str, optional
         MLflow store to publish to; default: ``MLFLOW_TRACKING_URI``, or the project's own.
+    repair : bool
+        Write again or remove what is there and other than the ledger says.
     """
-    return rebuild_tracking(store, federation, tracking_uri)
+    return rebuild_tracking(store, federation, tracking_uri, repair)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from prefect import get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
@@ -19,14 +17,13 @@ from tasks.night import IO_RETRIES, PINNED_TO_RUN
 
 __all__ = ["publish_cohort", "publish_round", "publishing", "tracking_place"]
 
-ROOT = Path(__file__).parents[1]
 MLFLOW_UI = "http://127.0.0.1:5000"
 """Where `make ui` shows a local database; a tracking server is shown at its own address."""
 
 
 def tracking_place(uri: str | None) -> tracking.Tracking:
     """Return where to track: as told, else as ``MLFLOW_TRACKING_URI`` says, else in the project."""
-    return tracking.resolve_tracking(ROOT, uri or os.environ.get("MLFLOW_TRACKING_URI") or None)
+    return tracking.resolve_tracking(tracking.ROOT, tracking.wanted_tracking(uri).uri)
 
 
 def _this_run() -> tracking.PrefectRun:

@@ -16,18 +16,28 @@ __all__ = ["Rebuilt", "rebuild_tracking"]
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What was missing in MLflow and is there now."""
+    """What was missing in MLflow or other than the ledger says, and is not any more."""
 
     n_rounds: int
     runs_created: int
     versions_created: int
+    mended: int = 0
+    forgotten: int = 0
 
 
 @task(**IO_RETRIES, task_run_name="rebuild {federation} in MLflow")
-def rebuild_tracking(store: str, federation: str, tracking_uri: str | None = None) -> Rebuilt:
-    """Publish what the ledger holds and MLflow does not."""
-    report = tracking.rebuild(Federation.open(store, federation), tracking_place(tracking_uri))
-    get_run_logger().info(
+def rebuild_tracking(
+    store: str, federation: str, tracking_uri: str | None = None, repair: bool = False
+) -> Rebuilt:
+    """Publish what the ledger holds and MLflow does not; `repair` what is other, too."""
+    log = get_run_logger()
+    report = tracking.rebuild(
+        Federation.open(store, federation),
+        tracking_place(tracking_uri),
+        repair=repair,
+        on_progress=log.info,
+    )
+    log.info(
         "%d rounds: %d runs and %d versions created, %d and %d were there",
         len(report.rounds),
         report.runs_created,
@@ -35,4 +45,10 @@ def rebuild_tracking(store: str, federation: str, tracking_uri: str | None = Non
         report.runs_reused,
         report.versions_reused,
     )
-    return Rebuilt(len(report.rounds), report.runs_created, report.versions_created)
+    return Rebuilt(
+        len(report.rounds),
+        report.runs_created,
+        report.versions_created,
+        report.mended,
+        report.forgotten,
+    )

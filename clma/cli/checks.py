@@ -39,11 +39,15 @@ def doctor(
     tracking_uri: Annotated[
         str | None, typer.Option("--tracking-uri", help="MLflow store; default: the project's own.")
     ] = None,
+    thorough: Annotated[
+        bool,
+        typer.Option("--thorough", help="Hash every file of every round and version in MLflow."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare the ledger with disk, settings and MLflow; say how to mend each difference."""
     opened = Federation.open(store, federation)
-    projections = _projections(tracking_uri)
+    projections = _projections(tracking_uri, thorough)
     report = examine(opened, now=dt.datetime.now(dt.UTC), projections=projections)
     for difference in report.differences:
         typer.echo(difference.line, err=True)
@@ -59,7 +63,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _projections(tracking_uri: str | None) -> list[Projection]:
+def _projections(tracking_uri: str | None, thorough: bool) -> list[Projection]:
     """Return the comparison with MLflow where the pipeline is installed."""
     try:
         # Not a dependency: the library has no server software, a checkout of the pipeline has.
@@ -67,7 +71,9 @@ def _projections(tracking_uri: str | None) -> list[Projection]:
     except ImportError as error:
         typer.echo(f"MLflow was not looked at: {error}", err=True)
         return []
-    projection: Projection = module.comparison_with(tracking_uri)
+    projection: Projection = module.comparison_with(
+        tracking_uri, thorough=thorough, on_progress=lambda line: typer.echo(line, err=True)
+    )
     return [projection]
 
 

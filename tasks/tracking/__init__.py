@@ -21,7 +21,7 @@ os.environ.setdefault("MPLCONFIGDIR", str(Path(__file__).parents[2] / ".cache" /
 
 from mlflow.exceptions import MlflowException as TrackingError
 
-from tasks.tracking.location import Tracking, resolve_tracking
+from tasks.tracking.location import ROOT, Tracking, resolve_tracking, wanted_tracking
 from tasks.tracking.names import CHAMPION, registered_model_name, split_model_name
 from tasks.tracking.outage import TrackingAwayError, shorten_waits
 from tasks.tracking.publish import (
@@ -30,15 +30,16 @@ from tasks.tracking.publish import (
     publish_round,
     publish_whole,
     published_rounds,
-    rebuild,
 )
 from tasks.tracking.publisher import one_publisher
+from tasks.tracking.rebuild import rebuild
 from tasks.tracking.reports import PrefectRun, PublishedCohort, PublishedRound, PublishReport
 
 shorten_waits()
 
 __all__ = [
     "CHAMPION",
+    "ROOT",
     "PrefectRun",
     "PublishReport",
     "PublishedCohort",
@@ -56,4 +57,5 @@ __all__ = [
     "registered_model_name",
     "resolve_tracking",
     "split_model_name",
+    "wanted_tracking",
 ]

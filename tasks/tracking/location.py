@@ -10,13 +10,17 @@ Examples
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from clma.errors import InvalidConfigError
 
-__all__ = ["Tracking", "resolve_tracking"]
+__all__ = ["Tracking", "locate_tracking", "resolve_tracking", "wanted_tracking"]
+
+ROOT = Path(__file__).parents[2]
 
 _SERVERS = frozenset({"http", "https"})
 _DATABASES = frozenset({"sqlite", "postgresql", "mysql", "mssql"})
@@ -38,10 +42,31 @@ class Tracking:
     artifacts: str | None
 
     @property
+    def shown(self) -> str:
+        """The address without the password that may be in it."""
+        parts = urlsplit(self.uri)
+        if parts.password is None:
+            return self.uri
+        return self.uri.replace(f":{parts.password}@", ":***@", 1)
+
+    @property
     def folder(self) -> Path | None:
         """Folder of a local store's database; None elsewhere."""
+        return None if self.database is None else self.database.parent
+
+    @property
+    def database(self) -> Path | None:
+        """File of a local store; None elsewhere."""
         path = self.uri.partition("sqlite:///")[2]
-        return Path(path).parent if path else None
+        return Path(path) if path else None
+
+
+def wanted_tracking(uri: str | None) -> Tracking:
+    """Return where to track: as told, else as ``MLFLOW_TRACKING_URI`` says, else in the project.
+
+    Nothing is made; raises what `locate_tracking` does.
+    """
+    return locate_tracking(ROOT, uri or os.environ.get("MLFLOW_TRACKING_URI") or None)
 
 
 def resolve_tracking(root: Path, uri: str | None = None) -> Tracking:
@@ -60,6 +85,22 @@ def resolve_tracking(root: Path, uri: str | None = None) -> Tracking:
     InvalidConfigError
         If `uri` is a folder (MLflow keeps no runs in folders any more) or of an unknown kind.
     """
+    tracking = locate_tracking(root, uri)
+    if tracking.folder is not None:
+        tracking.folder.mkdir(parents=True, exist_ok=True)
+    if tracking.artifacts is not None:
+        Path(url2pathname(urlsplit(tracking.artifacts).path)).mkdir(parents=True, exist_ok=True)
+    return tracking
+
+
+def locate_tracking(root: Path, uri: str | None = None) -> Tracking:
+    """Return what `resolve_tracking` does, and make nothing.
+
+    Raises
+    ------
+    InvalidConfigError
+        If `uri` is a folder or of an unknown kind.
+    """
     root = root.resolve()
     if uri is None:
         return _sqlite(root / "mlruns" / "mlflow.db")
@@ -69,7 +110,7 @@ def resolve_tracking(root: Path, uri: str | None = None) -> Tracking:
     if scheme in _SERVERS:
         return Tracking(uri, None)
     if scheme in _DATABASES:
-        return Tracking(uri, _folder_uri(root / "mlruns" / "artifacts"))
+        return Tracking(uri, (root / "mlruns" / "artifacts").as_uri())
     if scheme in {"", "file"} or len(scheme) == 1:
         raise InvalidConfigError(
             f"tracking URI {uri!r} is a folder, MLflow wants a database: "
@@ -86,10 +127,4 @@ def _sqlite(database: Path) -> Tracking:
     database = database.resolve()
     if database.is_dir() or not database.name:
         raise InvalidConfigError(f"tracking URI: {database} is a folder, wanted a database file")
-    database.parent.mkdir(parents=True, exist_ok=True)
-    return Tracking(f"sqlite:///{database.as_posix()}", _folder_uri(database.parent / "artifacts"))
-
-
-def _folder_uri(folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder.as_uri()
+    return Tracking(f"sqlite:///{database.as_posix()}", (database.parent / "artifacts").as_uri())

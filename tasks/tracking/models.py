@@ -24,6 +24,8 @@ from mlflow.types.schema import Schema, TensorSpec
 import clma
 from clma.config import FederationConfig
 from clma.errors import InvalidConfigError
+from clma.records import model_ref
+from tasks.tracking.artifact_folder import ArtifactFolder
 from tasks.tracking.names import (
     CHAMPION,
     TAG_COHORT,
@@ -36,7 +38,15 @@ from tasks.tracking.names import (
 )
 from tasks.tracking.runs import Experiment
 
-__all__ = ["CohortModelFiles", "move_champion", "register_version"]
+__all__ = [
+    "CohortModelFiles",
+    "disown_version",
+    "link_model",
+    "move_champion",
+    "register_version",
+    "remove_version",
+    "weights_file",
+]
 
 # An example would be predicted on, and what an input looks like is the factory's affair.
 warnings.filterwarnings("ignore", message=".*An input example was not provided")
@@ -144,6 +154,57 @@ def move_champion(experiment: Experiment, cohort_id: str, digest: str) -> int | 
     if aliases.get(CHAMPION) != str(newest.version):
         client.set_registered_model_alias(name, CHAMPION, str(newest.version))
     return int(newest.version)
+
+
+def link_model(experiment: Experiment, run_id: str, files: CohortModelFiles) -> None:
+    """Show on a run that was made anew the model that an earlier one logged."""
+    found = experiment.client.search_logged_models(
+        [experiment.experiment_id],
+        f"tags.`{TAG_KEY}` = '{files.tags[TAG_KEY]}' and tags.`{TAG_DIGEST}` = '{files.digest}'",
+    )
+    outputs = [LoggedModelOutput(model.model_id, files.round_num) for model in found[:1]]
+    experiment.client.log_outputs(run_id, outputs)
+
+
+def disown_version(experiment: Experiment, version: ModelVersion) -> None:
+    """Make a version one that no publisher finds, so that the next one makes another."""
+    for tag in (TAG_KEY, TAG_DIGEST):
+        if tag in version.tags:
+            experiment.client.delete_model_version_tag(version.name, version.version, tag)
+    _delete_logged_model(experiment, str(version.source))
+
+
+def remove_version(
+    experiment: Experiment, version: ModelVersion, folder: ArtifactFolder, *, with_files: bool
+) -> None:
+    """Delete a version for good; repeating it after a kill finishes it.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    version : ModelVersion
+    folder : ArtifactFolder
+        Of its weights and code.
+    with_files : bool
+        No other version is made of these files.
+    """
+    if with_files:
+        folder.delete()
+        _delete_logged_model(experiment, folder.uri)
+    # Last: what is still listed is looked at again.
+    experiment.client.delete_model_version(version.name, version.version)
+
+
+def _delete_logged_model(experiment: Experiment, location: str) -> None:
+    client, ids = experiment.client, [experiment.experiment_id]
+    model_id = location.removesuffix("/artifacts").rpartition("/")[2]
+    if client.search_logged_models(ids, f"model_id = '{model_id}'"):
+        client.delete_logged_model(model_id)
+
+
+def weights_file(digest: str) -> str:
+    """Return where the weights of a version lie in its folder."""
+    return f"artifacts/{Path(model_ref(digest).path).name}"
 
 
 def _versions(experiment: Experiment, name: str, tags: Mapping[str, str]) -> list[ModelVersion]:

@@ -19,7 +19,9 @@ __all__ = [
     "TAG_COHORT",
     "TAG_DIGEST",
     "TAG_FEDERATION",
+    "TAG_FORGOTTEN",
     "TAG_GATE",
+    "TAG_IDENTITY",
     "TAG_KEY",
     "TAG_NOT_FINITE",
     "TAG_PREFECT_RUN",
@@ -33,6 +35,9 @@ __all__ = [
 
 CHAMPION = "champion"
 """Alias of the version that a cohort's members are served."""
+
+TAG_FORGOTTEN = "clma.forgotten"
+"""Of an experiment: number of the newest ledger entry that forgot a client and was carried over."""
 
 TAG_KEY = "clma.round_key"
 TAG_FEDERATION = "clma.federation"

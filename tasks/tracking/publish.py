@@ -16,7 +16,7 @@ from clma.rows import CohortRow, Gate
 from tasks.tracking.artifacts import Curves, draw_curves, draw_figures, log_files, round_files
 from tasks.tracking.history import History
 from tasks.tracking.location import Tracking
-from tasks.tracking.models import CohortModelFiles, move_champion, register_version
+from tasks.tracking.models import CohortModelFiles, link_model, move_champion, register_version
 from tasks.tracking.names import (
     TAG_COHORT,
     TAG_DIGEST,
@@ -50,12 +50,14 @@ from tasks.tracking.summary import (
 )
 
 __all__ = [
+    "Night",
     "missed_rounds",
+    "open_night",
     "publish_cohort",
     "publish_round",
+    "publish_rounds",
     "publish_whole",
     "published_rounds",
-    "rebuild",
 ]
 
 
@@ -89,7 +91,7 @@ def publish_cohort(
     DamagedStoreError
         If the model is missing or was changed.
     """
-    with _publishing(federation, tracking) as night:
+    with open_night(federation, tracking) as night:
         return _publish_cohort(night, round_num, cohort_id, metrics, prefect)
 
 
@@ -123,7 +125,7 @@ def publish_round(
     DamagedStoreError
         If a table is missing or was changed.
     """
-    with _publishing(federation, tracking) as night:
+    with open_night(federation, tracking) as night:
         return _publish_round(night, round_num, metrics, curves, prefect)
 
 
@@ -137,8 +139,8 @@ def publish_whole(federation: Federation, round_num: int, tracking: Tracking) ->
     DamagedStoreError
         If a table or a model is missing or was changed.
     """
-    with _publishing(federation, tracking) as night:
-        return _publish_all(night, [round_num])
+    with open_night(federation, tracking) as night:
+        return publish_rounds(night, [round_num])
 
 
 def published_rounds(federation: Federation, tracking: Tracking) -> tuple[int, ...]:
@@ -151,7 +153,7 @@ def published_rounds(federation: Federation, tracking: Tracking) -> tuple[int, .
             round_key(federation.name, r),
             *(
                 round_key(federation.name, r, row.cohort_id)
-                for row in active_rows(history.decision(r).cohorts)
+                for row in active_rows(history.cohorts(r))
             ),
         }
         <= keys
@@ -172,23 +174,12 @@ def _published_keys(federation: Federation, tracking: Tracking) -> frozenset[str
         return published_keys(open_experiment(tracking, federation.name))
 
 
-def rebuild(federation: Federation, tracking: Tracking) -> PublishReport:
-    """Publish every committed round from the ledger, in order; what is there is left as it is.
-
-    Parameters
-    ----------
-    federation : Federation
-    tracking : Tracking
-    """
-    with _publishing(federation, tracking) as night:
-        return _publish_all(night, night.history.rounds)
-
-
-def _publish_all(night: _Night, rounds: Sequence[int]) -> PublishReport:
+def publish_rounds(night: Night, rounds: Sequence[int]) -> PublishReport:
+    """Publish committed rounds with all their cohorts; what is there is left as it is."""
     cohorts: list[PublishedCohort] = []
     runs_created = 0
     for r in rounds:
-        active = active_rows(night.history.decision(r).cohorts)
+        active = active_rows(night.history.cohorts(r))
         # Made here and not by its first cohort, so that it is counted once.
         runs_created += ensure_run(night.experiment, night.find_round(r)).created
         cohorts += [_publish_cohort(night, r, row.cohort_id) for row in active]
@@ -205,10 +196,21 @@ def _publish_all(night: _Night, rounds: Sequence[int]) -> PublishReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Night:
-    """What all publications of one call share."""
+class Night:
+    """What all publications of one call share.
+
+    Parameters
+    ----------
+    federation : Federation
+    tracking : Tracking
+    history : History
+    experiment : Experiment
+    lease : Lease
+        Of the federation's only publisher.
+    """
 
     federation: Federation
+    tracking: Tracking
     history: History
     experiment: Experiment
     lease: Lease
@@ -241,15 +243,16 @@ class _Night:
 
 
 @contextmanager
-def _publishing(federation: Federation, tracking: Tracking) -> Iterator[_Night]:
+def open_night(federation: Federation, tracking: Tracking) -> Iterator[Night]:
+    """Be the federation's only publisher, with its experiment made or restored."""
     with one_publisher(federation) as lease, outages_in_one_line(tracking):
         experiment = open_experiment(tracking, federation.name)
         claim_experiment(experiment, federation.identity())
-        yield _Night(federation, History(federation), experiment, lease)
+        yield Night(federation, tracking, History(federation), experiment, lease)
 
 
 def _publish_cohort(
-    night: _Night,
+    night: Night,
     round_num: int,
     cohort_id: str,
     metrics: Mapping[str, float] | None = None,
@@ -270,13 +273,14 @@ def _publish_cohort(
             run.set_note(cohort_note(night.federation.name, round_num, row, url))
         run.log_params(cohort_params(row))
         numbers = {**cohort_metrics(row, decision), **(metrics or {})}
-        run.log_metrics(numbers, step=round_num, at=night.history.times(round_num).committed)
+        run.log_metrics(numbers, step=round_num, at=night.history.times(round_num).told)
         version, created = None, False
         night.lease.check()
         if row.gate is Gate.PROMOTED:
-            version, created = register_version(
-                night.experiment, run.run_id, _files(night, round_num, row)
-            )
+            files = _files(night, round_num, row)
+            version, created = register_version(night.experiment, run.run_id, files)
+            if run.created and not created:
+                link_model(night.experiment, run.run_id, files)
         champion = _follow_state(night, cohort_id)
     return PublishedCohort(cohort_id, run.run_id, run.created, version, created, champion)
 
@@ -286,7 +290,7 @@ def _prefect_url(run: OpenRun, prefect: PrefectRun | None) -> str | None:
     return run.run.data.tags.get(TAG_PREFECT_URL) if prefect is None else prefect.url
 
 
-def _files(night: _Night, round_num: int, row: CohortRow) -> CohortModelFiles:
+def _files(night: Night, round_num: int, row: CohortRow) -> CohortModelFiles:
     return CohortModelFiles(
         config=night.federation.config_at_seal(round_num),
         cohort_id=row.cohort_id,
@@ -296,13 +300,13 @@ def _files(night: _Night, round_num: int, row: CohortRow) -> CohortModelFiles:
     )
 
 
-def _follow_state(night: _Night, cohort_id: str) -> int | None:
+def _follow_state(night: Night, cohort_id: str) -> int | None:
     digest = night.federation.state().cohorts[cohort_id].model_digest
     return move_champion(night.experiment, cohort_id, digest)
 
 
 def _publish_round(
-    night: _Night,
+    night: Night,
     round_num: int,
     metrics: Mapping[str, float] | None = None,
     curves: Curves | None = None,
@@ -317,7 +321,7 @@ def _publish_round(
             run.set_note(round_note(name, decision, _prefect_url(run, prefect)))
         run.log_params(flatten_settings(config.model_dump(mode="json")))
         numbers = {**round_metrics(decision), **(metrics or {})}
-        run.log_metrics(numbers, step=round_num, at=spec.times.committed)
+        run.log_metrics(numbers, step=round_num, at=spec.times.told)
         files: dict[str, bytes] = {}
         if not run.complete:
             files |= round_files(night.history, round_num, config)

@@ -70,6 +70,10 @@ class PublishReport:
     rounds : tuple of int
         All committed ones.
     runs_created, runs_reused, versions_created, versions_reused : int
+    mended : int
+        Things that were there and other than the ledger says.
+    forgotten : int
+        Clients that the ledger forgot and MLflow still showed.
     """
 
     rounds: tuple[int, ...]
@@ -77,3 +81,5 @@ class PublishReport:
     runs_reused: int
     versions_created: int
     versions_reused: int
+    mended: int = 0
+    forgotten: int = 0

@@ -38,6 +38,7 @@ __all__ = [
     "Experiment",
     "OpenRun",
     "RunSpec",
+    "by_age",
     "claim_experiment",
     "ensure_run",
     "open_experiment",
@@ -240,7 +241,9 @@ def open_run(experiment: Experiment, spec: RunSpec, tags: Mapping[str, str]) -> 
     opened = ensure_run(experiment, spec)
     client = experiment.client
     try:
-        opened.set_tags(tags)
+        # The run it was shown below may have been deleted and made anew.
+        above = {MLFLOW_PARENT_RUN_ID: spec.parent_run_id} if spec.parent_run_id else {}
+        opened.set_tags({**tags, **above})
         yield opened
     except BaseException as error:
         # Who does not answer would have to be waited for once more.
@@ -269,14 +272,18 @@ def published_keys(experiment: Experiment) -> frozenset[str]:
             return frozenset(keys)
 
 
+def by_age(run: Run) -> tuple[int, str]:
+    """Return what decides which of several runs of one key a publisher goes on with."""
+    return run.info.start_time, run.info.run_id
+
+
 def ensure_run(experiment: Experiment, spec: RunSpec) -> OpenRun:
     """Find a run or make it; it stays as it is until it is opened."""
     with _LOCK:
         client = experiment.client
         found = client.search_runs([experiment.experiment_id], f"tags.`{TAG_KEY}` = '{spec.key}'")
         if found:
-            oldest = min(found, key=lambda run: (run.info.start_time, run.info.run_id))
-            return OpenRun(experiment, oldest, created=False)
+            return OpenRun(experiment, min(found, key=by_age), created=False)
         tags = {TAG_KEY: spec.key, TAG_FEDERATION: experiment.federation}
         if spec.parent_run_id is not None:
             tags[MLFLOW_PARENT_RUN_ID] = spec.parent_run_id
