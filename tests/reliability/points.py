@@ -34,7 +34,9 @@ __all__ = ["KillPoints", "reach", "stand_around_everything"]
 _CHANGES_MLFLOW = re.compile("(create|delete|finalize|log|rename|restore|set|transition|update)_")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _SEALED_ENTRY = re.compile("^[0-9a-f]{12}-")
-_DRAFT = re.compile(r"^\.(?P<name>.+?)(\.[0-9a-f]+-[0-9]+-[0-9a-f]+|\.[0-9a-f]+)\.tmp$")
+_DRAFT = re.compile(
+    r"^\.(?P<name>.+?)(\.[0-9a-f]+-[0-9]+-[0-9a-f]+|\.[0-9a-f]+)(\.named)?\.tmp$"
+)
 
 
 class KillPoints:
@@ -142,7 +144,7 @@ def _key_of(path: Path) -> str:
     draft = _DRAFT.match(path.name)
     name = _SEALED_ENTRY.sub("", draft["name"] if draft else path.name)
     _, inside, place = str(path.with_name(name)).rpartition("/fleet/store/")
-    return _DIGEST.sub("DIGEST", place if inside else path.name)
+    return _DIGEST.sub("DIGEST", place if inside else name)
 
 
 def _mlflow_call(name: str, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -62,6 +62,7 @@ def rate_of_one_family(folder: Path, size: float, seeds: range, n_parameters: in
     return n_right / len(seeds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1.0, 3.0])
 def test_plants_that_drifted_one_way_are_one_cohort(tmp_path: Path, size: float) -> None:
     assert rate_of_one_family(tmp_path, size, range(N_SEEDS), 100_000) >= 0.95
@@ -72,6 +73,7 @@ def test_a_million_parameters_split_nobody_either(tmp_path: Path) -> None:
     assert rate_of_one_family(tmp_path, 1.0, range(3), 1_000_000) == 1.0
 
 
+@pytest.mark.slow
 def test_flags_without_a_shift_found_no_cohort(tmp_path: Path) -> None:
     """Twelve that only rustle wait for a night, on the model that they have."""
     for seed in range(N_SEEDS):
@@ -82,6 +84,7 @@ def test_flags_without_a_shift_found_no_cohort(tmp_path: Path) -> None:
         assert len({c.serving_digest for c in outcome.state.clients.values()}) == 1
 
 
+@pytest.mark.slow
 def test_two_families_three_times_the_noise_apart_are_told_apart(tmp_path: Path) -> None:
     """At right angles, as drifts of two kinds are; members alternate."""
     n_right = 0
