@@ -32,7 +32,7 @@ from tasks.tracking.publish import (
     published_rounds,
 )
 from tasks.tracking.publisher import one_publisher
-from tasks.tracking.rebuild import rebuild
+from tasks.tracking.rebuilding import rebuild
 from tasks.tracking.reports import PrefectRun, PublishedCohort, PublishedRound, PublishReport
 
 shorten_waits()

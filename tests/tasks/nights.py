@@ -44,15 +44,23 @@ def start(folder: Path, name: str, **settings: Any) -> Federation:
 
 
 def pass_night(
-    federation: Federation, *, drifted: tuple[str, ...] = (), senders: tuple[str, ...] = CLIENTS
+    federation: Federation,
+    *,
+    drifted: tuple[str, ...] = (),
+    senders: tuple[str, ...] = CLIENTS,
+    spread: float = 0.0,
 ) -> int:
-    """Open, fill, seal and commit a round; returns its number."""
+    """Open, fill, seal and commit a round; returns its number.
+
+    Plants that go the same way send the same weights, but for a `spread` of their own.
+    """
     round_num = federation.state().round_num + 1
     now = START + dt.timedelta(days=round_num)
     state = federation.open_round(now=now)
-    for client_id in senders:
+    for i, client_id in enumerate(senders):
         flag = client_id in drifted
         tensors = _moved(federation, state.clients[client_id].serving_digest, away=flag)
+        tensors = {n: (a + spread * i).astype(a.dtype) for n, a in tensors.items()}
         _drop(federation, client_id, tensors, drift_flag=flag, loss=0.5 + flag)
     _commit(federation, federation.seal_round(now=now, force=True), now)
     return round_num
