@@ -34,9 +34,7 @@ __all__ = ["KillPoints", "reach", "stand_around_everything"]
 _CHANGES_MLFLOW = re.compile("(create|delete|finalize|log|rename|restore|set|transition|update)_")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _SEALED_ENTRY = re.compile("^[0-9a-f]{12}-")
-_DRAFT = re.compile(
-    r"^\.(?P<name>.+?)(\.[0-9a-f]+-[0-9]+-[0-9a-f]+|\.[0-9a-f]+)(\.named)?\.tmp$"
-)
+_DRAFT = re.compile(r"^\.(?P<name>.+?)(\.[0-9a-f]+-[0-9]+-[0-9a-f]+|\.[0-9a-f]+)(\.named)?\.tmp$")
 
 
 class KillPoints:
