@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import threading
 import time
@@ -12,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from clma.client import submit
-from clma.errors import ClmaError, InvalidUpdateError
+from clma.errors import ClmaError, ConflictError, InvalidUpdateError
 from clma.ledger.federation import Federation
+from clma.ledger.store import Store
 from clma.parameters.tensor_file import serialize_tensors
 
 NAME = "fleet"
@@ -21,6 +23,7 @@ N_PROCESSES = 16
 N_UPDATES = 50
 N_RACERS = 200
 N_RACING_PROCESSES = 4
+N_OBJECTS = 1500
 
 
 def client_of(process: int, number: int) -> str:
@@ -70,6 +73,19 @@ def race(store: Path, folder: Path, process: int) -> Counter[str]:
 
     with ThreadPoolExecutor(n_threads) as pool:
         return Counter(pool.map(run, range(n_threads)))
+
+
+def create_all(folder: Path, process: int, at: float) -> list[str]:
+    """Create many objects, as other processes do at the same time; return those that were won."""
+    store = Store.open(folder)
+    won = []
+    while time.time() < at:
+        pass
+    for key in (f"object-{number:04d}" for number in range(N_OBJECTS)):
+        with contextlib.suppress(ConflictError):
+            store.put_if_absent(key, str(process).encode())
+            won.append(key)
+    return won
 
 
 def close(store: Path, now: dt.datetime, at: float) -> str:

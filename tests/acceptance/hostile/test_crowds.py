@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 N_TRIES = 20
 AHEAD_S = 0.05
-"""Both processes are told to begin this much later, so that neither is there first."""
+"""All are told to begin this much later, so that nobody is there first."""
 
 
 LOOK_S = 0.1
@@ -81,6 +81,22 @@ def test_of_two_hundred_racing_updates_of_one_plant_one_is_accepted(
         ("accepted", None): 1,
         ("rejected", "CONFLICTING_UPDATE"): crowd.N_RACERS - 1,
     }
+
+
+@pytest.mark.parametrize("pool", [crowd.N_RACING_PROCESSES], indirect=True)
+def test_every_object_that_is_raced_for_has_one_winner(
+    tmp_path: Path, pool: ProcessPoolExecutor
+) -> None:
+    """A look and then a write would let two win, once in some hundred times."""
+    processes = range(crowd.N_RACING_PROCESSES)
+    list(pool.map(abs, processes))
+    at = time.time() + AHEAD_S
+
+    runs = [pool.submit(crowd.create_all, tmp_path, process, at) for process in processes]
+    won = [(key, str(process)) for process in processes for key in runs[process].result()]
+
+    assert len(won) == crowd.N_OBJECTS
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict(won)
 
 
 @pytest.mark.parametrize("pool", [2], indirect=True)
