@@ -38,8 +38,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	@$(BIN)/python -m flows.demo
 
+# A file's tests stay together: they share servers and recordings.
+WORKERS ?= 2
 test: lint
-	@$(BIN)/python -m pytest -p no:cacheprovider
+	@$(BIN)/python -m pytest -p no:cacheprovider -n $(WORKERS) --dist loadfile
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .
