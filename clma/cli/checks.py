@@ -118,4 +118,5 @@ def forget(
         as_json=as_json,
     )
     if not dry_run:
-        typer.echo("'python -m flows.publish' removes it from MLflow, too", err=True)
+        where = f"--store {store} --federation {federation}"
+        typer.echo(f"MLflow and Prefect, too: python -m flows.forget {where} {client}", err=True)

@@ -32,7 +32,7 @@ from tasks.tracking.publish import (
     published_rounds,
 )
 from tasks.tracking.publisher import one_publisher
-from tasks.tracking.rebuilding import rebuild
+from tasks.tracking.rebuilding import forget_published, rebuild
 from tasks.tracking.reports import PrefectRun, PublishedCohort, PublishedRound, PublishReport
 
 shorten_waits()
@@ -47,6 +47,7 @@ __all__ = [
     "Tracking",
     "TrackingAwayError",
     "TrackingError",
+    "forget_published",
     "missed_rounds",
     "one_publisher",
     "publish_cohort",

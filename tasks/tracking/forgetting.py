@@ -35,7 +35,7 @@ def forget_clients(night: Night, on_progress: Callable[[str], None]) -> int:
     if not pending:
         return 0
     rounds = sorted({r for f in night.history.forgettings if f.number in pending for r in f.rounds})
-    on_progress(f"writing {len(rounds)} rounds again without {len(pending)} forgotten clients")
+    on_progress(f"{len(pending)} forgotten: writing {len(rounds)} rounds again without")
     look = look_at(night)
     for run in _of_rounds(night, look.inventory.runs, rounds):
         write_again(night, run)

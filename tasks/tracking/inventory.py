@@ -46,6 +46,8 @@ class Inventory:
     ----------
     client : MlflowClient
     experiment_id : str
+    artifacts : str
+        Below this place MLflow keeps the files of the experiment's runs and models.
     is_deleted : bool
         The experiment was deleted in MLflow, and can be restored.
     tags : mapping of name to value
@@ -61,6 +63,7 @@ class Inventory:
 
     client: MlflowClient
     experiment_id: str
+    artifacts: str
     is_deleted: bool
     tags: Mapping[str, str]
     runs: tuple[Run, ...] = ()
@@ -136,6 +139,7 @@ def _take(client: MlflowClient, federation: str) -> Inventory | None:
     return Inventory(
         client,
         experiment_id,
+        str(found.artifact_location),
         is_deleted,
         dict(found.tags),
         runs=_runs(client, experiment_id, ViewType.ACTIVE_ONLY),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from mlflow.entities import Run
@@ -65,12 +66,12 @@ def remove_versions(night: Night, versions: Iterable[ModelVersion]) -> None:
     unwanted = {(v.name, str(v.version)): v for v in versions}
     if not unwanted:
         return
-    kept = {
-        str(v.source)
-        for v in look_at(night).inventory.versions
-        if (v.name, str(v.version)) not in unwanted
-    }
+    inventory = look_at(night).inventory
+    kept = {str(v.source) for v in inventory.versions if (v.name, str(v.version)) not in unwanted}
+    # Anybody can register a version that is made of any folder.
+    ours = re.compile(re.escape(inventory.artifacts.rstrip("/")) + r"/models/m-\w+/artifacts")
     for version in unwanted.values():
         night.lease.check()
         folder = ArtifactFolder(str(version.source), night.tracking)
-        remove_version(night.experiment, version, folder, with_files=folder.uri not in kept)
+        with_files = folder.uri not in kept and ours.fullmatch(folder.uri) is not None
+        remove_version(night.experiment, version, folder, with_files=with_files)

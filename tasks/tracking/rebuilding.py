@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 from clma.ledger.federation import Federation
 from tasks.tracking.forgetting import forget_clients
+from tasks.tracking.inventory import open_client
 from tasks.tracking.location import Tracking
 from tasks.tracking.mending import begin_repair, remove_versions
 from tasks.tracking.publish import open_night, publish_rounds
 from tasks.tracking.reports import PublishReport
 
-__all__ = ["rebuild"]
+__all__ = ["forget_published", "rebuild"]
 
 _log = logging.getLogger(__name__)
 
@@ -46,3 +47,26 @@ def rebuild(
         report = publish_rounds(night, night.history.rounds)
         remove_versions(night, unwanted)
     return dataclasses.replace(report, mended=mended, forgotten=n_forgotten)
+
+
+def forget_published(
+    federation: Federation,
+    tracking: Tracking,
+    *,
+    on_progress: Callable[[str], None] = _log.info,
+) -> int:
+    """Carry over what forgetting clients changed, and no more; return how many clients that were.
+
+    Parameters
+    ----------
+    federation : Federation
+    tracking : Tracking
+    on_progress : callable
+        Told in one line what comes next.
+    """
+    client = open_client(tracking)
+    if client is None or client.get_experiment_by_name(federation.name) is None:
+        on_progress(f"MLflow: {tracking.shown} holds nothing of {federation.name!r}")
+        return 0
+    with open_night(federation, tracking) as night:
+        return forget_clients(night, lambda line: on_progress(f"MLflow: {line}"))

@@ -282,7 +282,7 @@ def test_a_plant_is_forgotten_only_when_it_is_meant(shell: Shell) -> None:
     assert shell.json("status")["clients"][0]["client_id"] == "plant-a"
 
     assert "plant-a is forgotten" in shell.run("forget", "plant-a")
-    assert "removes it from MLflow, too" in shell.err
+    assert "MLflow and Prefect, too: python -m flows.forget --store" in shell.err
     assert "plant-a" not in shell.run("status")
 
 

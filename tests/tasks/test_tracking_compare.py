@@ -72,6 +72,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory, tracking: Tracking) -> Itera
         yield Shown(federation, tracking)
 
 
+def elsewhere(shown: Shown) -> Path:
+    """Return somebody's own folder that a version can be made of."""
+    folder = (shown.tracking.folder or Path()) / "elsewhere"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def wrong_weights(shown: Shown) -> None:
     data = shown.weights().read_bytes()
     shown.weights().write_bytes(data[:-1] + b"x")
@@ -90,7 +97,7 @@ def later_round(shown: Shown) -> None:
 def other_model(shown: Shown) -> None:
     old = shown.version()
     tags = {**old.tags, "clma.model_digest": hashlib.sha256(b"").hexdigest()}
-    shown.client.create_model_version(old.name, str(old.source) + "/../../other", tags=tags)
+    shown.client.create_model_version(old.name, elsewhere(shown).as_uri(), tags=tags)
 
 
 MISSING: dict[str, tuple[str, Callable[[Shown], object]]] = {
@@ -184,6 +191,16 @@ def test_what_was_done_to_mlflow_is_told_and_mended(shown: Shown, what: str) -> 
     assert [line for line in lines if line.startswith(f"mlflow: {told}")]
     assert lines[0].endswith("--repair") == (what in OTHER)
     assert shown.differences() == []
+
+
+def test_files_that_mlflow_did_not_make_are_not_removed(shown: Shown) -> None:
+    other_model(shown)
+    (elsewhere(shown) / "own").touch()
+
+    rebuild(shown.federation, shown.tracking, repair=True)
+
+    assert shown.differences() == []
+    assert (elsewhere(shown) / "own").exists()
 
 
 def test_looking_changes_nothing(shown: Shown) -> None:
