@@ -90,8 +90,9 @@ def test_a_night_is_the_same_on_every_runner(desk: Desk, choice: str) -> None:
 @pytest.mark.slow
 def test_a_command_with_a_wrong_runner_is_one_line(desk: Desk) -> None:
     desk.environment[VARIABLE] = "threds"
+    where = ("--store", str(desk.store), "--federation", desk.federation.name)
 
-    night = desk.python("-m", "flows.nightly", "--store", str(desk.store), "--federation", "x")
+    night = desk.python("-m", "flows.nightly", *where)
 
     assert night.returncode == 1
     assert "failed: CLMA_TASK_RUNNER is 'threds'" in desk.output()
