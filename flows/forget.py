@@ -98,7 +98,7 @@ def forget(
     *,
     reaggregate: bool = False,
     tracking_uri: str | None = None,
-    on_progress: Callable[[str], None] = print,
+    on_progress: Callable[[str], None],
 ) -> Forgotten:
     """Forget a client in the ledger, in MLflow and in Prefect; needs a Prefect API.
 

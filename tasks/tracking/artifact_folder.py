@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +20,11 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 
 from clma.ledger.store import file_digest
 from tasks.tracking.location import Tracking
+from tasks.tracking.outage import TrackingAwayError
 
 __all__ = ["ArtifactFolder"]
+
+_MAX_LENGTH = 300
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,11 @@ class ArtifactFolder:
     uri : str
         As MLflow has it: ``file:///...``, ``mlflow-artifacts:/...``, ``s3://...``.
     tracking : Tracking
+
+    Raises
+    ------
+    TrackingAwayError
+        From every look or deletion, if a store elsewhere refuses: each has errors of its own.
     """
 
     uri: str
@@ -53,7 +63,8 @@ class ArtifactFolder:
             file = self.local / path
             return file.stat().st_size if file.is_file() else None
         folder = path.rpartition("/")[0]
-        listed = self._repository.list_artifacts(folder or None)
+        with self._answered():
+            listed = self._repository.list_artifacts(folder or None)
         return next((int(f.file_size or 0) for f in listed if f.path == path), None)
 
     def digest(self, path: str) -> str | None:
@@ -68,7 +79,16 @@ class ArtifactFolder:
         """Delete all files; nothing happens if there is none."""
         if self.local is not None and not self.local.exists():
             return
-        self._repository.delete_artifacts()  # type: ignore[no-untyped-call]
+        with self._answered():
+            self._repository.delete_artifacts()  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            text = " ".join(str(error).split()) or type(error).__name__
+            raise TrackingAwayError(f"{self.uri} does not answer ({text[:_MAX_LENGTH]})") from error
 
     @cached_property
     def _repository(self) -> ArtifactRepository:
@@ -77,6 +97,6 @@ class ArtifactFolder:
     def _download(self, path: str) -> bytes | None:
         if self.size(path) is None:
             return None
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, self._answered():
             copy = self._repository.download_artifacts(path, folder)  # type: ignore[no-untyped-call]
             return Path(copy).read_bytes()

@@ -79,7 +79,9 @@ def findings(look: Look) -> Iterator[Finding]:
 
 def pending_forgettings(history: History, tags: Mapping[str, str]) -> list[int]:
     """Return the numbers of the ledger entries that forget a client and were not carried over."""
-    done = int(tags.get(TAG_FORGOTTEN, -1))
+    tag = tags.get(TAG_FORGOTTEN, "")
+    # Anybody can write into a tag.
+    done = int(tag) if tag.isdecimal() else -1
     return [f.number for f in history.forgettings if f.number > done]
 
 

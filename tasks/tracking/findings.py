@@ -149,7 +149,8 @@ def differences(findings: Iterable[Finding], command: str = "") -> list[Differen
     for trouble, found in by_kind.items():
         about = _about(found)
         mend = f"{command} --repair" if trouble.needs_repair else command
-        lines.append(Difference(PLACE, trouble.value + (f": {about}" if about else ""), mend))
+        what = trouble.value + (f": {about}" if about else "")
+        lines.append(Difference(PLACE, " ".join(what.split()), mend))
     return lines
 
 

@@ -18,7 +18,7 @@ from tasks.tracking.mending import look_at, remove_versions, write_again
 from tasks.tracking.names import TAG_COHORT, TAG_FORGOTTEN, TAG_KEY
 from tasks.tracking.publish import Night, publish_rounds
 
-__all__ = ["forget_clients"]
+__all__ = ["drop_freed_text", "forget_clients"]
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def forget_clients(night: Night, on_progress: Callable[[str], None]) -> int:
         _clean_deleted(night, run)
     publish_rounds(night, rounds)
     remove_versions(night, unknown_versions(look_at(night)))
-    _drop_freed_pages(night.tracking)
+    drop_freed_text(night.tracking)
     client.set_experiment_tag(experiment_id, TAG_FORGOTTEN, str(max(pending)))
     return len(pending)
 
@@ -73,7 +73,7 @@ def _clean_deleted(night: Night, run: Run) -> None:
     client.delete_run(run.info.run_id)
 
 
-def _drop_freed_pages(tracking: Tracking) -> None:
+def drop_freed_text(tracking: Tracking) -> None:
     """Make a local database forget the text that was written over."""
     if tracking.database is None:
         return

@@ -86,7 +86,7 @@ def open_client(tracking: Tracking) -> MlflowClient | None:
     _check_reachable(tracking)
     try:
         return MlflowClient(tracking_uri=tracking.uri, registry_uri=tracking.uri)
-    except (SQLAlchemyError, MlflowException) as error:
+    except (SQLAlchemyError, MlflowException, ImportError) as error:
         first_line = str(error).partition("\n")[0]
         raise TrackingAwayError(
             f"MLflow's store {tracking.shown} cannot be opened: {first_line}"
@@ -184,7 +184,11 @@ def _is_of(name: str, federation: str) -> bool:
 def _check_reachable(tracking: Tracking) -> None:
     """Raise TrackingAwayError if nothing listens where a database server should."""
     parts = urlsplit(tracking.uri)
-    port = parts.port or _PORTS.get(parts.scheme.partition("+")[0])
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise InvalidConfigError(f"tracking URI {tracking.shown!r}: {error}") from None
+    port = port or _PORTS.get(parts.scheme.partition("+")[0])
     if parts.scheme.startswith("http") or port is None or parts.hostname is None:
         return
     try:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 from mlflow.entities.model_registry import ModelVersion
+from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
 from clma.ledger.federation import Federation
 from tasks.tracking import Tracking, models, rebuild
-from tasks.tracking.compare import comparison_with
+from tasks.tracking.artifact_folder import ArtifactFolder
+from tasks.tracking.compare import comparison_with, pending_forgettings
+from tasks.tracking.history import Forgetting
+from tasks.tracking.names import TAG_FORGOTTEN
 from tests.tasks.nights import pass_night, start
 from tests.tasks.proxy import proxy_of
 
@@ -203,6 +208,18 @@ def test_files_that_mlflow_did_not_make_are_not_removed(shown: Shown) -> None:
     assert (elsewhere(shown) / "own").exists()
 
 
+def test_a_run_made_anew_shows_its_model(shown: Shown) -> None:
+    before = shown.run("2/c0")
+    shown.client.delete_run(before.info.run_id)
+
+    rebuild(shown.federation, shown.tracking)
+
+    after = shown.run("2/c0")
+    assert after.info.run_id != before.info.run_id
+    (output,) = after.outputs.model_outputs
+    assert output.model_id in str(shown.version().source)
+
+
 def test_looking_changes_nothing(shown: Shown) -> None:
     before = (shown.tracking.database or Path()).read_bytes()
 
@@ -244,6 +261,27 @@ def test_a_server_that_does_not_answer_is_one_line(
     assert "does not answer" in line
     assert "; see that it runs, then python -m flows.publish" in line
     assert "\n" not in line
+
+
+def test_files_that_cannot_be_looked_at_are_one_line(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> None:
+        raise RuntimeError("no\ncredentials")
+
+    monkeypatch.setattr(ArtifactFolder, "local", None)
+    monkeypatch.setattr(LocalArtifactRepository, "list_artifacts", refuse)
+
+    (line,) = shown.differences()
+
+    assert "does not answer (no credentials); see that it runs" in line
+
+
+@pytest.mark.parametrize("text", ["", "seven", "-3"])
+def test_a_tag_that_somebody_wrote_into_is_no_number(text: str) -> None:
+    history = SimpleNamespace(forgettings=[Forgetting(number=4, at=0, rounds=frozenset())])
+
+    assert pending_forgettings(history, {TAG_FORGOTTEN: text}) == [4]
 
 
 def test_a_database_server_that_is_away_is_not_waited_for(shown: Shown) -> None:

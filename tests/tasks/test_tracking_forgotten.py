@@ -14,6 +14,7 @@ from clma.forget import forget_client
 from clma.ledger.federation import Federation
 from tasks.tracking import Tracking, models, publish_round, rebuild, resolve_tracking
 from tasks.tracking.compare import comparison_with
+from tasks.tracking.forgetting import drop_freed_text
 from tests.tasks.nights import pass_night, start
 from tests.tasks.test_tracking_publish import champion_of, runs_of
 
@@ -132,7 +133,7 @@ def test_a_deleted_run_names_it_no_more(federation: Federation, tracking: Tracki
     assert MlflowClient(tracking.uri).get_run(run.info.run_id).info.lifecycle_stage == "deleted"
 
 
-@pytest.mark.parametrize("step", ["publish_rounds", "remove_versions", "_drop_freed_pages"])
+@pytest.mark.parametrize("step", ["publish_rounds", "remove_versions", "drop_freed_text"])
 def test_forgetting_that_was_stopped_is_finished(
     federation: Federation, tracking: Tracking, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,3 +155,20 @@ def test_what_is_carried_over_is_not_done_again(federation: Federation, tracking
     first, second = rebuild(federation, tracking), rebuild(federation, tracking)
 
     assert (first.forgotten, second.forgotten) == (1, 0)
+
+
+def test_text_that_was_written_over_is_dropped(tmp_path: Path) -> None:
+    place = resolve_tracking(tmp_path)
+    path = place.database or Path()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA secure_delete = OFF")
+        database.execute("CREATE TABLE notes (text TEXT)")
+        database.executemany("INSERT INTO notes VALUES (?)", [(GONE * 100,)] * 100)
+        database.commit()
+        database.execute("DELETE FROM notes")
+        database.commit()
+    assert GONE.encode() in path.read_bytes()
+
+    drop_freed_text(place)
+
+    assert GONE.encode() not in path.read_bytes()
