@@ -33,9 +33,13 @@ def command(out: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "flows.demo", "--rounds", "4", "--out", str(out), "--json", *more]
 
 
+NOT_THE_USERS = {"PREFECT_HOME", "MPLCONFIGDIR", "PREFECT_API_URL", "MLFLOW_TRACKING_URI"}
+"""Set for the tests, or by tests that ran before in this process."""
+
+
 def environment(**more: str) -> dict[str, str]:
     """Return what a user's shell has: none of the places that the tests set."""
-    kept = {k: v for k, v in os.environ.items() if k not in {"PREFECT_HOME", "MPLCONFIGDIR"}}
+    kept = {k: v for k, v in os.environ.items() if k not in NOT_THE_USERS}
     return {**kept, **more}
 
 
