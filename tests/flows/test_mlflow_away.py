@@ -58,6 +58,7 @@ def test_a_round_is_committed_without_mlflow_and_published_by_the_next_night(
     assert tracked(desk)["round"] == WHOLE["round"]
 
 
+@pytest.mark.chaos
 def test_an_outage_is_not_sat_out_twice(desk: Desk, gone: Proxy) -> None:
     """MLflow's client has tried again already; the task that waited for it does not."""
     gone.fault = "hang"

@@ -70,7 +70,14 @@ def decided(store: Path) -> tuple[dict[str, str], Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("choice", ["threads", "processes", pytest.param("dask", marks=needs_dask)])
+@pytest.mark.parametrize(
+    "choice",
+    [
+        # Threads are what every other night of the tests runs on.
+        *(pytest.param(choice, marks=pytest.mark.chaos) for choice in ("threads", "processes")),
+        pytest.param("dask", marks=needs_dask),
+    ],
+)
 def test_a_night_is_the_same_on_every_runner(desk: Desk, choice: str) -> None:
     library = desk.folder / "library"
     shutil.copytree(desk.store, library)

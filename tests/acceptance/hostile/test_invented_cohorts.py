@@ -63,11 +63,12 @@ def rate_of_one_family(folder: Path, size: float, seeds: range, n_parameters: in
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [1.0, 3.0])
+@pytest.mark.parametrize("size", [pytest.param(1.0, marks=pytest.mark.chaos), 3.0])
 def test_plants_that_drifted_one_way_are_one_cohort(tmp_path: Path, size: float) -> None:
     assert rate_of_one_family(tmp_path, size, range(N_SEEDS), 100_000) >= 0.95
 
 
+@pytest.mark.chaos
 @pytest.mark.slow
 def test_a_million_parameters_split_nobody_either(tmp_path: Path) -> None:
     assert rate_of_one_family(tmp_path, 1.0, range(3), 1_000_000) == 1.0
