@@ -32,10 +32,8 @@ def gone(desk: Desk) -> Iterator[Proxy]:
         yield proxy
 
 
-@pytest.mark.parametrize(
-    "fault",
-    ["hang", *(pytest.param(fault, marks=pytest.mark.chaos) for fault in ("503", "refuse"))],
-)
+@pytest.mark.chaos
+@pytest.mark.parametrize("fault", ["hang", "503", "refuse"])
 def test_a_round_is_committed_without_mlflow_and_published_by_the_next_night(
     desk: Desk, gone: Proxy, fault: str
 ) -> None:
