@@ -21,7 +21,8 @@ from scipy.cluster.hierarchy import cut_tree, fcluster, linkage
 from scipy.spatial.distance import squareform
 from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
-from threadpoolctl import threadpool_limits
+
+from clma.blas import one_thread
 
 __all__ = [
     "Clustering",
@@ -156,7 +157,7 @@ def _n_distinct(points: NDArray[np.float64]) -> int:
 
 
 def _kmeans(points: NDArray[np.float64], n_groups: int, seed: int) -> tuple[int, ...]:
-    with threadpool_limits(limits=1):
+    with one_thread():
         model = KMeans(n_clusters=n_groups, n_init=10, random_state=seed)
         return _ordered(model.fit_predict(points))
 

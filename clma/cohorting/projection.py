@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from clma.blas import one_blas_thread
 from clma.errors import EmptyCohortError
 
 __all__ = ["project"]
@@ -58,7 +58,7 @@ def project(
     if center:
         means = gram.mean(axis=0)
         gram = gram - means[:, None] - means[None, :] + means.mean()
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         eigenvalues, eigenvectors = np.linalg.eigh((gram + gram.T) / 2)
     eigenvalues = np.maximum(eigenvalues[::-1], 0.0)
     eigenvectors = eigenvectors[:, ::-1]

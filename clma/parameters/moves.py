@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from clma.blas import one_blas_thread
 from clma.errors import InvalidUpdateError
 from clma.parameters.tensor_file import TensorFile
 
@@ -98,7 +98,7 @@ def measure_movements(
     squares = np.zeros((len(names), n))
     sums = np.zeros(n)
     n_parameters = 0
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         for position, name in enumerate(names):
             rows = [file.read(name).ravel() for file in files]
             base = None if reference is None else reference.read(name).ravel()
