@@ -3,9 +3,10 @@
 The steps stand in the order of the night, each a function of its own, so that an orchestrator can
 run them as separate tasks and get the bytes that `run_round` gets in one go:
 
-1. `detect_drift` measures the updates (may run by shard of clients),
-2. `quarantine_clients` takes the flagged ones out of their cohorts' means,
-3. `cohorting_units`, `form_groups` (one call a unit) find who drifted alike,
+1. `quarantine_clients` takes the flagged clients out of their cohorts' means, `cohorting_units`
+   says who is compared with whom,
+2. `sweep_shard` (one call a shard) reads every update once: cohorts' means, norms, inner products,
+3. `form_groups` (one call a unit) finds who drifted alike,
 4. `place_groups` names cohorts and lists the models to make,
 5. `aggregate_cohort` (one call a cohort) makes them,
 6. `decide` writes the decision and the next state.
@@ -16,32 +17,30 @@ the notes of each step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from clma.aggregation.weighted_mean import average_models
+import numpy as np
+from numpy.typing import NDArray
+
+from clma.aggregation.weighted_mean import average_models, join_model, shares_of
 from clma.cohorting.contract import OpenTensors
-from clma.cohorting.form import EVIDENCE_DIGITS, form_groups
+from clma.cohorting.form import form_groups
 from clma.cohorting.placement import AggregationJob, place_groups
 from clma.cohorting.units import cohorting_units
 from clma.config import FederationConfig
-from clma.decision import AggregatedModel, Measurement, decide
+from clma.decision import AggregatedModel, decide
 from clma.drift.quarantine import quarantine_clients
 from clma.errors import RoundHeldError
-from clma.parameters.moves import measure_movements
 from clma.parameters.selectors import make_selector
-from clma.records import ROOT_COHORT, FederationState, SealedUpdate, model_ref
+from clma.records import ROOT_COHORT, ArtifactRef, FederationState, model_ref
 from clma.rows import RoundDecision, SealedRound
+from clma.sweep.columns import Columns, plan_columns
+from clma.sweep.plan import CONSENSUS, Shard, plan_sweep
+from clma.sweep.shard import measurements, sweep_shard, unit_evidence
 
-__all__ = [
-    "RoundOutcome",
-    "aggregate_cohort",
-    "average_everybody",
-    "check_quorum",
-    "measure_updates",
-    "run_round",
-]
+__all__ = ["RoundOutcome", "aggregate_cohort", "check_quorum", "columns_of", "run_round"]
 
 SaveModel = Callable[[bytes], str]
 """Stores a model and returns its digest."""
@@ -77,34 +76,10 @@ def check_quorum(sealed: SealedRound, config: FederationConfig) -> None:
         )
 
 
-def measure_updates(
-    updates: Sequence[SealedUpdate], open_tensors: OpenTensors, config: FederationConfig
-) -> tuple[Measurement, ...]:
-    """Measure how far each client moved from the model it was sent.
-
-    Parameters
-    ----------
-    updates : sequence of SealedUpdate
-        A shard of the round; one file is open at a time.
-    open_tensors : callable
-    config : FederationConfig
-        Its selector says which tensors count.
-
-    Returns
-    -------
-    tuple of Measurement
-        In the order of `updates`.
-    """
-    select = make_selector(config.cohorting)
-    measured = []
-    for update in updates:
-        with (
-            open_tensors(update.tensors) as file,
-            open_tensors(model_ref(update.base_digest)) as base,
-        ):
-            norm = float(measure_movements([file], base, select(base.specs)).norms[0])
-        measured.append(Measurement(update.client_id, round(norm, EVIDENCE_DIGITS)))
-    return tuple(measured)
+def columns_of(base: ArtifactRef, open_tensors: OpenTensors, config: FederationConfig) -> Columns:
+    """Number the columns of the federation's model; its selector says which tensors count."""
+    with open_tensors(base) as file:
+        return plan_columns(file.specs, make_selector(config.cohorting)(file.specs))
 
 
 def aggregate_cohort(
@@ -113,6 +88,7 @@ def aggregate_cohort(
     base_digest: str,
     config: FederationConfig,
     save_model: SaveModel,
+    slices: Sequence[NDArray[np.uint8]] = (),
 ) -> AggregatedModel:
     """Make and store one cohort's model.
 
@@ -124,26 +100,16 @@ def aggregate_cohort(
         Any model of the federation: its names, shapes and dtypes are those of all.
     config : FederationConfig
     save_model : callable
+    slices : sequence of ndarray of bytes
+        The mean, where the pass over the round's files came to it; else the voters' files are read.
     """
-    weights = [1.0 if config.aggregation.weight == "equal" else u.n_examples for u in job.voters]
-    files = [partial(open_tensors, u.tensors) for u in job.voters]
-    with open_tensors(model_ref(base_digest)) as base:
-        digest = save_model(average_models(files, weights, base))
-    return AggregatedModel(job.cohort_id, digest, len(job.voters), job.n_examples)
-
-
-def average_everybody(
-    sealed: SealedRound,
-    open_tensors: OpenTensors,
-    base_digest: str,
-    config: FederationConfig,
-    save_model: SaveModel,
-) -> str | None:
-    """Make the average over all accepted updates, where the configuration compares with it."""
-    if config.cohorting.reference != "consensus":
-        return None
-    job = AggregationJob("consensus", sealed.updates)
-    return aggregate_cohort(job, open_tensors, base_digest, config, save_model).model_digest
+    base = model_ref(base_digest)
+    if slices:
+        shares = shares_of(job.voters, config)
+        data = join_model(slices, job.voters, shares, base, open_tensors)
+    else:
+        data = average_models(job.voters, config, base, open_tensors)
+    return AggregatedModel(job.cohort_id, save_model(data), len(job.voters), job.n_examples)
 
 
 def run_round(
@@ -180,19 +146,32 @@ def run_round(
     """
     check_quorum(sealed, config)
     root_digest = state.cohorts[ROOT_COHORT].model_digest
-    measurements = measure_updates(sealed.updates, open_tensors, config)
     triage = quarantine_clients(state, sealed, config)
-    groupings = tuple(
-        form_groups(unit, open_tensors, config.cohorting)
-        for unit in cohorting_units(state, sealed, triage, config)
+    units = cohorting_units(state, sealed, triage, config)
+    plan = plan_sweep(sealed, triage, units, config)
+    columns = columns_of(model_ref(root_digest), open_tensors, config)
+    made = partial(
+        aggregate_cohort,
+        open_tensors=open_tensors,
+        base_digest=root_digest,
+        config=config,
+        save_model=save_model,
     )
+    models: dict[str, AggregatedModel] = {}
+
+    def save_mean(job: AggregationJob, mean: NDArray[np.uint8]) -> None:
+        models[job.cohort_id] = made(job, slices=[mean])
+
+    sums = sweep_shard(plan, Shard(0, 1), columns, open_tensors, config, save_mean)
+    groupings = [
+        form_groups(unit, unit_evidence(unit, [found], columns), config.cohorting)
+        for unit, found in zip(units, sums.units, strict=True)
+    ]
     placement = place_groups(state, sealed, triage, groupings, config)
-    models: Mapping[str, AggregatedModel] = {
-        job.cohort_id: aggregate_cohort(job, open_tensors, root_digest, config, save_model)
-        for job in placement.jobs
-    }
-    consensus = average_everybody(sealed, open_tensors, root_digest, config, save_model)
+    models |= {job.cohort_id: made(job) for job in placement.jobs if job.cohort_id not in models}
+    everybody = models.pop(CONSENSUS, None)
+    consensus = everybody.model_digest if everybody else None
     after, decision = decide(
-        state, sealed, config, measurements, triage, placement, models, consensus
+        state, sealed, config, measurements(plan, [sums]), triage, placement, models, consensus
     )
     return RoundOutcome(after, decision)

@@ -17,15 +17,15 @@ from tasks.choose_round import ChosenRound, choose_round
 from tasks.commit_round import Committed, commit_round
 from tasks.decide_round import decide_round
 from tasks.form_groups import form_groups
-from tasks.measure_updates import measure_updates
 from tasks.name_run import name_run
-from tasks.night import Night, shards_of
+from tasks.night import Night
 from tasks.open_round import open_round
 from tasks.place_groups import place_groups
 from tasks.publish_missed import publish_missed
 from tasks.publish_round import publish_cohort, publish_round, publishing
 from tasks.quarantine_clients import quarantine_clients
 from tasks.seal_round import seal_round
+from tasks.sweep_updates import sweep_updates
 
 __all__ = ["decide_night", "federated_round", "run_round"]
 
@@ -86,13 +86,15 @@ def run_round(
 
 def decide_night(night: Night) -> Committed:
     """Run the part of a round that is a pure function of its sealed inputs, and commit it."""
-    measurements = measure_updates.map(shards_of(night), unmapped(night))
-    consensus = average_everybody.submit(night)
     quarantine = quarantine_clients(night)
-    groupings = form_groups.map(list(quarantine.units), unmapped(night)).result()
+    swept = sweep_updates.map(
+        list(quarantine.shards), unmapped(night), unmapped(quarantine)
+    ).result()
+    groupings = form_groups.map(
+        list(quarantine.units), unmapped(night), unmapped(quarantine), unmapped(swept)
+    ).result()
     placed = place_groups(night, quarantine, groupings)
-    models = aggregate_cohort.map(list(placed.jobs), unmapped(night)).result()
-    decided = decide_round(
-        night, measurements.result(), quarantine, placed, models, consensus.result()
-    )
+    models = aggregate_cohort.map(list(placed.jobs), unmapped(night), unmapped(swept)).result()
+    consensus = average_everybody(night, quarantine, swept)
+    decided = decide_round(night, quarantine, swept, placed, models, consensus)
     return commit_round(night, decided)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prefect import get_run_logger, task
 
 import clma.round as steps
 from clma.cohorting.placement import AggregationJob
 from clma.decision import AggregatedModel
+from clma.ledger.federation import Federation
 from clma.records import ROOT_COHORT
+from clma.sweep.plan import CONSENSUS
 from tasks.night import (
     CACHED,
     IO_RETRIES,
@@ -18,22 +22,17 @@ from tasks.night import (
     sealed_inputs,
 )
 from tasks.place_groups import JobRef
+from tasks.quarantine_clients import Quarantine
+from tasks.sweep_updates import Swept, load_plan, load_slices
 
 __all__ = ["aggregate_cohort", "average_everybody"]
 
 
 @task(**CACHED, **IO_RETRIES, task_run_name="aggregate {job.cohort_id}")
-def aggregate_cohort(job: JobRef, night: Night) -> AggregatedModel:
-    """Average the voters' weights and store the model under its digest."""
+def aggregate_cohort(job: JobRef, night: Night, swept: Sequence[Swept]) -> AggregatedModel:
+    """Make a cohort's model of its voters' weights and store it under its digest."""
     federation = open_federation(night)
-    state, _ = sealed_inputs(federation, night)
-    model = steps.aggregate_cohort(
-        load_stage(federation, job.job, AggregationJob),
-        federation.open_tensors,
-        state.cohorts[ROOT_COHORT].model_digest,
-        config_of_night(federation, night),
-        federation.add_model,
-    )
+    model = _aggregate(federation, night, load_stage(federation, job.job, AggregationJob), swept)
     get_run_logger().info(
         "%s: %d updates, %d examples, model %.12s",
         model.cohort_id,
@@ -45,14 +44,24 @@ def aggregate_cohort(job: JobRef, night: Night) -> AggregatedModel:
 
 
 @task(**CACHED, **IO_RETRIES, task_run_name="average everybody")
-def average_everybody(night: Night) -> str | None:
+def average_everybody(night: Night, quarantine: Quarantine, swept: Sequence[Swept]) -> str | None:
     """Average all accepted updates, where the configuration compares the next round with it."""
     federation = open_federation(night)
-    state, sealed = sealed_inputs(federation, night)
-    return steps.average_everybody(
-        sealed,
+    for job in load_plan(federation, night, quarantine).jobs:
+        if job.cohort_id == CONSENSUS:
+            return _aggregate(federation, night, job, swept).model_digest
+    return None
+
+
+def _aggregate(
+    federation: Federation, night: Night, job: AggregationJob, swept: Sequence[Swept]
+) -> AggregatedModel:
+    state, _ = sealed_inputs(federation, night)
+    return steps.aggregate_cohort(
+        job,
         federation.open_tensors,
         state.cohorts[ROOT_COHORT].model_digest,
         config_of_night(federation, night),
         federation.add_model,
+        load_slices(federation, swept, job.cohort_id),
     )

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from prefect import task
 
 from clma.cohorting.placement import Placement
-from clma.decision import AggregatedModel, Measurement, decide
+from clma.decision import AggregatedModel, decide
 from clma.drift.quarantine import Triage
 from clma.records import ArtifactRef, FederationState
 from clma.rows import RoundDecision
+from clma.sweep.shard import measurements
 from tasks.night import (
     CACHED,
     IO_RETRIES,
@@ -24,6 +25,7 @@ from tasks.night import (
 )
 from tasks.place_groups import Placed
 from tasks.quarantine_clients import Quarantine
+from tasks.sweep_updates import Swept, load_plan, load_sums
 
 __all__ = ["Decided", "decide_round"]
 
@@ -39,8 +41,8 @@ class Decided:
 @task(**CACHED, **IO_RETRIES, task_run_name="decide round")
 def decide_round(
     night: Night,
-    measurements: Sequence[Sequence[Measurement]],
     quarantine: Quarantine,
+    swept: Sequence[Swept],
     placed: Placed,
     models: Sequence[AggregatedModel],
     consensus_digest: str | None,
@@ -52,7 +54,7 @@ def decide_round(
         state,
         sealed,
         config_of_night(federation, night),
-        [m for shard in measurements for m in shard],
+        measurements(load_plan(federation, night, quarantine), load_sums(federation, swept)),
         load_stage(federation, quarantine.triage, Triage),
         load_stage(federation, placed.placement, Placement),
         {model.cohort_id: model for model in models},

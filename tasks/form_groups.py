@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prefect import get_run_logger, task
 
 import clma.cohorting.form as cohorting
 from clma.cohorting.contract import CohortingUnit
 from clma.records import ArtifactRef
+from clma.sweep.shard import unit_evidence
 from tasks.night import (
     CACHED,
     IO_RETRIES,
@@ -16,18 +19,24 @@ from tasks.night import (
     open_federation,
     save_stage,
 )
-from tasks.quarantine_clients import UnitRef
+from tasks.quarantine_clients import Quarantine, UnitRef
+from tasks.sweep_updates import Swept, load_columns, load_sums
 
 __all__ = ["form_groups"]
 
 
 @task(**CACHED, **IO_RETRIES, task_run_name="form groups of {unit.unit_id}")
-def form_groups(unit: UnitRef, night: Night) -> ArtifactRef:
+def form_groups(
+    unit: UnitRef, night: Night, quarantine: Quarantine, swept: Sequence[Swept]
+) -> ArtifactRef:
     """Group the clients of one unit; return the grouping with its evidence, by reference."""
     federation = open_federation(night)
+    number = quarantine.units.index(unit)
+    sums = [shard.units[number] for shard in load_sums(federation, swept)]
     members = load_stage(federation, unit.unit, CohortingUnit)
+    evidence = unit_evidence(members, sums, load_columns(federation, night))
     grouping = cohorting.form_groups(
-        members, federation.open_tensors, config_of_night(federation, night).cohorting
+        members, evidence, config_of_night(federation, night).cohorting
     )
     log = get_run_logger()
     for group in grouping.groups:

@@ -24,6 +24,7 @@ from pydantic_core import to_jsonable_python
 from clma.config import FederationConfig
 from clma.errors import ClmaError, StorageError
 from clma.ledger.federation import Federation
+from clma.ledger.keys import stage_key
 from clma.records import ArtifactRef, FederationState
 from clma.rows import SealedRound
 
@@ -32,20 +33,16 @@ __all__ = [
     "IO_RETRIES",
     "PINNED_TO_RUN",
     "Night",
-    "Shard",
     "config_of_night",
     "load_stage",
     "open_federation",
+    "save_bytes",
     "save_stage",
     "sealed_inputs",
-    "shards_of",
 ]
 
 SCHEMA = 1
 """Raised when a task's result changes its meaning: old results are then not taken for new ones."""
-
-SHARD_CLIENTS = 64
-"""Clients of one task: a thousand plants must not make a thousand runs of 5 ms of work."""
 
 Record = TypeVar("Record")
 
@@ -75,20 +72,6 @@ class Night:
     sealed_entry: str
     n_updates: int
     folder: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Accepted updates `start` to `stop` (excluded), in the order of client ids."""
-
-    start: int
-    stop: int
-
-
-def shards_of(night: Night) -> list[Shard]:
-    """Cut a night's updates into shards; none for none."""
-    starts = range(0, night.n_updates, SHARD_CLIENTS)
-    return [Shard(start, min(start + SHARD_CLIENTS, night.n_updates)) for start in starts]
 
 
 def _digest(values: Any) -> str:
@@ -185,7 +168,12 @@ def save_stage(federation: Federation, night: Night, name: str, record: object) 
     adapter: TypeAdapter[object] = TypeAdapter(type(record))
     values = adapter.dump_python(record, mode="json")
     data = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-    key = f"rounds/round={night.round_num:06d}/stages/{night.sealed_entry[:12]}-{name}.json"
+    return save_bytes(federation, night, f"{name}.json", data)
+
+
+def save_bytes(federation: Federation, night: Night, file_name: str, data: bytes) -> ArtifactRef:
+    """Write a file into the round's folder, once; ConflictError if it is there with other bytes."""
+    key = stage_key(night.round_num, f"{night.sealed_entry[:12]}-{file_name}")
     return federation.store.put_once(key, data)
 
 

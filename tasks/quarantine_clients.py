@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from prefect import get_run_logger, task
 
 from clma.cohorting.units import cohorting_units
 from clma.drift.quarantine import quarantine_clients as triage_clients
-from clma.records import ArtifactRef
+from clma.errors import InvalidConfigError
+from clma.records import ROOT_COHORT, ArtifactRef, model_ref
+from clma.round import columns_of
+from clma.sweep.columns import MAX_STRIPES
+from clma.sweep.plan import Shard, number_of_shards, plan_sweep, shards
 from tasks.night import (
     CACHED,
     IO_RETRIES,
@@ -19,7 +24,10 @@ from tasks.night import (
     sealed_inputs,
 )
 
-__all__ = ["Quarantine", "UnitRef", "quarantine_clients"]
+__all__ = ["VARIABLE", "Quarantine", "UnitRef", "quarantine_clients"]
+
+VARIABLE = "CLMA_SHARDS"
+"""Overrides the number of shards; the bytes of a night do not depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +40,19 @@ class UnitRef:
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Who votes and who does not, and the units to cohort, by reference."""
+    """Who votes and who does not, and the units to cohort, by reference.
+
+    Parameters
+    ----------
+    triage : ArtifactRef
+    units : tuple of UnitRef
+    shards : tuple of Shard
+        Into which the pass over the round's files is divided.
+    """
 
     triage: ArtifactRef
     units: tuple[UnitRef, ...]
+    shards: tuple[Shard, ...]
 
 
 @task(**CACHED, **IO_RETRIES, task_run_name="quarantine clients")
@@ -43,7 +60,13 @@ def quarantine_clients(night: Night) -> Quarantine:
     """Follow the drift flags and cut the quarantine into units that can be compared."""
     federation = open_federation(night)
     state, sealed = sealed_inputs(federation, night)
-    triage = triage_clients(state, sealed, config_of_night(federation, night))
+    config = config_of_night(federation, night)
+    triage = triage_clients(state, sealed, config)
+    units = cohorting_units(state, sealed, triage, config)
+    columns = columns_of(
+        model_ref(state.cohorts[ROOT_COHORT].model_digest), federation.open_tensors, config
+    )
+    plan = plan_sweep(sealed, triage, units, config)
     log = get_run_logger()
     log.info("quarantined: %s", ", ".join(triage.quarantined) or "nobody")
     for client_id, note in triage.notes.items():
@@ -52,6 +75,23 @@ def quarantine_clients(night: Night) -> Quarantine:
         save_stage(federation, night, "triage", triage),
         tuple(
             UnitRef(unit.unit_id, save_stage(federation, night, f"unit-{unit.unit_id}", unit))
-            for unit in cohorting_units(state, sealed, triage, config_of_night(federation, night))
+            for unit in units
         ),
+        shards(chosen_number() or number_of_shards(plan, columns)),
     )
+
+
+def chosen_number() -> int | None:
+    """Return the number of shards that ``CLMA_SHARDS`` asks for, None where it is not set.
+
+    Raises
+    ------
+    InvalidConfigError
+        If it is no number of shards.
+    """
+    text = os.environ.get(VARIABLE)
+    if not text:
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_STRIPES:
+        raise InvalidConfigError(f"{VARIABLE} is {text!r}, wanted a number from 1 to {MAX_STRIPES}")
+    return int(text)

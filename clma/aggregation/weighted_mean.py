@@ -11,16 +11,28 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clma.cohorting.contract import OpenTensors
+from clma.config import FederationConfig
 from clma.errors import EmptyCohortError, InvalidUpdateError, ShapeMismatchError
-from clma.parameters.tensor_file import FLOAT_DTYPES, TensorFile, serialize_tensors
+from clma.parameters.tensor_file import (
+    FLOAT_DTYPES,
+    encode_values,
+    file_order,
+    join_tensors,
+)
+from clma.parameters.tensor_header import tensor_bytes
+from clma.records import ArtifactRef, SealedUpdate, TensorSpec
+from clma.sweep.columns import plan_columns
+from clma.sweep.means import Sweep, mean_of_rows
 
-__all__ = ["average_models", "weighted_mean"]
+__all__ = ["average_models", "join_model", "shares_of", "weighted_mean"]
 
 
 def weighted_mean(arrays: Sequence[NDArray[Any]], weights: Sequence[float]) -> NDArray[np.float64]:
@@ -70,18 +82,35 @@ def _shares(n: int, weights: Sequence[float]) -> list[float]:
     return [weight / total for weight in weights]
 
 
+def shares_of(updates: Sequence[SealedUpdate], config: FederationConfig) -> list[float]:
+    """Return every update's share in the mean of all, as the configuration weighs them.
+
+    Raises
+    ------
+    EmptyCohortError
+        If there is none, or all weights are 0.
+    """
+    equal = config.aggregation.weight == "equal"
+    return _shares(len(updates), [1.0 if equal else u.n_examples for u in updates])
+
+
 def average_models(
-    files: Sequence[Callable[[], TensorFile]], weights: Sequence[float], base: TensorFile
+    updates: Sequence[SealedUpdate],
+    config: FederationConfig,
+    base: ArtifactRef,
+    open_tensors: OpenTensors,
 ) -> bytes:
-    """Average models tensor by tensor.
+    """Average models, column by column, from their files.
 
     Parameters
     ----------
-    files : sequence of n callables
-        Each opens one client's file, mapped and not read: one tensor at a time is in memory.
-    weights : sequence of n float >= 0
-    base : TensorFile
-        The federation's model: its names, shapes and dtypes are the result's.
+    updates : sequence of n SealedUpdate
+        In the order of summation: the caller sorts by client id.
+    config : FederationConfig
+        How they are weighed.
+    base : ArtifactRef
+        A model of the federation: its names, shapes and dtypes are the result's.
+    open_tensors : callable
 
     Returns
     -------
@@ -91,32 +120,78 @@ def average_models(
     Raises
     ------
     EmptyCohortError
-        If there is no file, or all weights are 0.
+        If there is no update, or all weights are 0.
+    """
+    shares = shares_of(updates, config)
+    with open_tensors(base) as file:
+        columns = plan_columns(file.specs)
+    mean = mean_of_rows(Sweep(columns, columns.stripes(), open_tensors), updates, shares)
+    return join_model([mean], updates, shares, base, open_tensors)
+
+
+def join_model(
+    slices: Sequence[NDArray[np.uint8]],
+    updates: Sequence[SealedUpdate],
+    shares: Sequence[float],
+    base: ArtifactRef,
+    open_tensors: OpenTensors,
+) -> bytes:
+    """Make a model file of the mean's columns and of what cannot be averaged.
+
+    Parameters
+    ----------
+    slices : sequence of ndarray of bytes
+        The columns of all stripes as they lie in a file, in their order.
+    updates, shares : sequence
+        Whose mean it is.
+    base : ArtifactRef
+    open_tensors : callable
 
     Notes
     -----
-    Floats are summed in float64 and rounded once to the model's dtype. An integer tensor is a
-    counter (batches seen by a normalisation layer): it becomes the largest of the clients' with a
-    positive weight, and keeps its dtype. A boolean tensor is a mask of the architecture: it stays
-    the base model's.
+    An integer tensor is a counter (batches seen by a normalisation layer): it becomes the largest
+    of the clients' with a positive weight, and keeps its dtype. A boolean tensor is a mask of the
+    architecture: it stays the base model's.
     """
-    _shares(len(files), weights)
-    voters = [(open_file, w) for open_file, w in zip(files, weights, strict=True) if w > 0]
-    opened = [open_file() for open_file, _ in voters]
-    kept = [weight for _, weight in voters]
-    try:
-        tensors: dict[str, NDArray[Any]] = {}
-        for spec in base.specs:
-            if spec.dtype == "BOOL":
-                tensors[spec.name] = base.read(spec.name)
-                continue
-            arrays = [file.read(spec.name) for file in opened]
-            tensors[spec.name] = (
-                weighted_mean(arrays, kept)
-                if spec.dtype in FLOAT_DTYPES
-                else np.maximum.reduce(arrays)
-            )
-        return serialize_tensors(tensors, base.specs)
-    finally:
-        for file in opened:
-            file.close()
+    with open_tensors(base) as file:
+        specs = file_order(file.specs)
+        others = {s.name: file.read(s.name) for s in specs if s.dtype == "BOOL"}
+    counters = [s.name for s in specs if s.dtype not in FLOAT_DTYPES and s.dtype != "BOOL"]
+    if counters:
+        others |= _largest(
+            counters, [u for u, s in zip(updates, shares, strict=True) if s], open_tensors
+        )
+    return join_tensors(specs, _buffers(specs, slices, others))
+
+
+def _largest(
+    names: Sequence[str], updates: Sequence[SealedUpdate], open_tensors: OpenTensors
+) -> dict[str, NDArray[Any]]:
+    found: dict[str, NDArray[Any]] = {}
+    for update in updates:
+        with open_tensors(update.tensors) as file:
+            for name in names:
+                values = file.read(name)
+                found[name] = np.maximum(found.get(name, values), values)
+    return found
+
+
+def _buffers(
+    specs: Sequence[TensorSpec],
+    slices: Sequence[NDArray[np.uint8]],
+    others: Mapping[str, NDArray[Any]],
+) -> Iterator[NDArray[np.uint8]]:
+    """Yield the bytes of every tensor; one that lies in several slices comes in pieces."""
+    left = deque(slices)
+    for spec in specs:
+        if spec.name in others:
+            yield encode_values(np.asarray(others[spec.name]), spec.dtype)
+            continue
+        wanted = tensor_bytes(spec)
+        while wanted:
+            taken, rest = left[0][:wanted], left[0][wanted:]
+            wanted -= taken.size
+            yield taken
+            left[0] = rest
+            if not rest.size:
+                left.popleft()

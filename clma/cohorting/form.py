@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -17,24 +16,15 @@ from clma.cohorting.contract import (
     Group,
     GroupFunction,
     Grouping,
-    OpenTensors,
 )
 from clma.cohorting.cosine import group_by_direction
 from clma.cohorting.recall import recall_scores
-from clma.cohorting.signed_ks import signed_ks_of_rows
 from clma.cohorting.singletons import group_one_each
 from clma.config import CohortingConfig
-from clma.parameters.moves import (
-    STILL,
-    cosine_distances,
-    flat_vector,
-    measure_movements,
-    signed_means,
-)
-from clma.parameters.selectors import make_selector
+from clma.parameters.moves import EVIDENCE_DIGITS, STILL, signed_means
 from clma.rows import CohortingRow
 
-__all__ = ["METHODS", "form_groups", "measure_unit"]
+__all__ = ["METHODS", "form_groups"]
 
 METHODS: Mapping[str, GroupFunction] = {
     "cosine": group_by_direction,
@@ -42,48 +32,17 @@ METHODS: Mapping[str, GroupFunction] = {
     "singletons": group_one_each,
 }
 
-EVIDENCE_DIGITS = 9
-"""Decimals of recorded evidence: what lies beyond depends on the machine's BLAS."""
-
 N_NEAREST = 3
 
 
-def measure_unit(
-    unit: CohortingUnit, open_tensors: OpenTensors, config: CohortingConfig
-) -> Evidence:
-    """Measure how a unit's clients moved.
-
-    Parameters
-    ----------
-    unit : CohortingUnit
-    open_tensors : callable
-        Opens a stored file; every file is closed again.
-    config : CohortingConfig
-    """
-    n = len(unit.members)
-    with ExitStack() as stack:
-        reference = stack.enter_context(open_tensors(unit.reference))
-        refs = [m.tensors for m in unit.members] + [c.model for c in unit.candidates]
-        files = [stack.enter_context(open_tensors(ref)) for ref in refs]
-        names = make_selector(config)(reference.specs)
-        movements = measure_movements(files, reference, names)
-        statistics = signed_ks_of_rows(
-            [flat_vector(file, names) for file in files[:n]], flat_vector(reference, names)
-        )
-        raw = measure_movements(files[:n], None, names).gram if _needs_raw(config) else None
-    distances = cosine_distances(movements.gram[:n, :n])
-    return Evidence(movements, distances, np.array(statistics), raw)
-
-
-def form_groups(
-    unit: CohortingUnit, open_tensors: OpenTensors, config: CohortingConfig
-) -> Grouping:
+def form_groups(unit: CohortingUnit, evidence: Evidence, config: CohortingConfig) -> Grouping:
     """Group a unit's clients and look for known cohorts that the groups belong to.
 
     Parameters
     ----------
     unit : CohortingUnit
-    open_tensors : callable
+    evidence : Evidence
+        What the pass over its files came to.
     config : CohortingConfig
 
     Returns
@@ -96,7 +55,6 @@ def form_groups(
     A client whose update is shorter than 1e-12 flagged without moving: it is compared with nobody
     and stays in its cohort.
     """
-    evidence = measure_unit(unit, open_tensors, config)
     moved = np.flatnonzero(evidence.movements.norms[: len(unit.members)] >= STILL)
     clustering = _cluster(unit, evidence, config, moved)
     rows_of_groups = [
@@ -116,10 +74,6 @@ def form_groups(
         still=still,
         rows=_evidence_rows(unit, evidence, clustering, groups, moved),
     )
-
-
-def _needs_raw(config: CohortingConfig) -> bool:
-    return config.method == "signed_ks"
 
 
 def _cluster(

@@ -12,7 +12,7 @@ from clma.drift.quarantine import Triage
 from clma.records import ClientStatus, FederationState, SealedUpdate, cohort_number
 from clma.rows import CohortingRow, SealedRound
 
-__all__ = ["AggregationJob", "Placement", "place_groups"]
+__all__ = ["AggregationJob", "Placement", "place_groups", "voting_jobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,29 @@ class Placement:
     rows: tuple[CohortingRow, ...]
 
 
+def voting_jobs(
+    triage: Triage, updates: Mapping[str, SealedUpdate], config: FederationConfig
+) -> tuple[tuple[AggregationJob, ...], dict[str, str]]:
+    """Return the models that known cohorts' voters make, and why other cohorts keep theirs.
+
+    Parameters
+    ----------
+    triage : Triage
+    updates : mapping of client id to SealedUpdate
+    config : FederationConfig
+    """
+    jobs: list[AggregationJob] = []
+    too_few: dict[str, str] = {}
+    for cohort_id, voters in triage.voters.items():
+        job = AggregationJob(cohort_id, tuple(updates[v] for v in voters))
+        reason = _why_not(job, config)
+        if reason is None:
+            jobs.append(job)
+        else:
+            too_few[cohort_id] = reason
+    return tuple(jobs), too_few
+
+
 def place_groups(
     state: FederationState,
     sealed: SealedRound,
@@ -95,15 +118,8 @@ def place_groups(
     another start.
     """
     updates = {u.client_id: u for u in sealed.updates}
-    jobs: list[AggregationJob] = []
-    too_few: dict[str, str] = {}
-    for cohort_id, voters in triage.voters.items():
-        job = AggregationJob(cohort_id, tuple(updates[v] for v in voters))
-        reason = _why_not(job, config)
-        if reason is None:
-            jobs.append(job)
-        else:
-            too_few[cohort_id] = reason
+    voting, too_few = voting_jobs(triage, updates, config)
+    jobs = list(voting)
     moves = dict(triage.returning)
     held: list[str] = []
     n_known = 1 + max(cohort_number(c) for c in state.cohorts)

@@ -51,6 +51,29 @@ class ArtifactShelf:
         with refusals_named("read", ref.path, self.store.url):
             return TensorFile(path)
 
+    def open_tensors_of_share(self, ref: ArtifactRef, *, index: int, count: int) -> TensorFile:
+        """Open stored tensors, checked if they are one share's to check.
+
+        Of several workers that all read parts of the same files, each checks some: before their
+        results are put together, every file was checked once.
+
+        Parameters
+        ----------
+        ref : ArtifactRef
+        index : int in [0, count)
+        count : int >= 1
+
+        Raises
+        ------
+        DamagedStoreError
+            If they are missing, or were changed and this share is to see it.
+        """
+        if int(ref.sha256[:8], 16) % count == index:
+            return self.open_tensors(ref)
+        path = self.store.local_path(ref.path)
+        with refusals_named("read", ref.path, self.store.url):
+            return TensorFile(path)
+
     def _verified_path(self, ref: ArtifactRef) -> Path:
         # A round opens the same file several times; it is hashed again only if it was touched.
         path = self.store.local_path(ref.path)

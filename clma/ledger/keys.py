@@ -33,6 +33,7 @@ __all__ = [
     "round_prefix",
     "sealed_key",
     "sealed_tensors_key",
+    "stage_key",
     "table_key",
     "update_key",
     "updates_prefix",
@@ -132,6 +133,11 @@ def round_prefix(round_num: int) -> str:
 def sealed_key(round_num: int, basis: int) -> str:
     """Return the key of a round's sealed inputs, judged by the ledger's first `basis` entries."""
     return f"{round_prefix(round_num)}/sealed-{basis:08d}.json"
+
+
+def stage_key(round_num: int, file_name: str) -> str:
+    """Return the key of what a step of a night hands to the next."""
+    return f"{round_prefix(round_num)}/stages/{file_name}"
 
 
 def updates_prefix(round_num: int) -> str:

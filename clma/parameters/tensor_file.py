@@ -27,7 +27,7 @@ import math
 import mmap
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -55,6 +55,9 @@ __all__ = [
     "TensorFileError",
     "TensorLimits",
     "count_unusable",
+    "encode_values",
+    "file_order",
+    "join_tensors",
     "serialize_tensors",
     "specs_of",
 ]
@@ -93,21 +96,20 @@ class TensorFile:
         self, path: Path, *, limits: TensorLimits | None = None, mapped: bool = True
     ) -> None:
         limits = limits or TensorLimits()
+        self.path = path
         self._file = _open_plain(path)
+        self._is_mapped = mapped
         self._map: mmap.mmap | None = None
         try:
-            size = _checked_size(os.fstat(self._file.fileno()).st_size, limits)
-            length = _header_length(self._read(0, 8), size, limits)
+            self._size = _checked_size(os.fstat(self._file.fileno()).st_size, limits)
+            length = _header_length(self._read(0, 8), self._size, limits)
             text = self._read(8, 8 + length)
             self._base = 8 + length
-            self._entries = parse_header(text, body_bytes=size - self._base, limits=limits)
-            if mapped:
-                self._map = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
+            body_bytes = self._size - self._base
+            self._entries = parse_header(text, body_bytes=body_bytes, limits=limits)
         except BaseException:
             self._file.close()
             raise
-        if mapped:
-            self._file.close()
         self.specs: tuple[TensorSpec, ...] = tuple(e.spec for e in self._entries.values())
 
     def __enter__(self) -> TensorFile:
@@ -133,6 +135,10 @@ class TensorFile:
     def spec(self, name: str) -> TensorSpec:
         """Return the spec of one tensor; KeyError if there is none of that name."""
         return self._entries[name].spec
+
+    def position(self, name: str) -> int:
+        """Return the byte of the file at which a tensor begins; KeyError if there is none."""
+        return self._base + self._entries[name].start
 
     def read(self, name: str) -> NDArray[Any]:
         """Return one tensor, read-only; bfloat16 comes as a float32 copy (exact).
@@ -161,13 +167,23 @@ class TensorFile:
         entry = self._entries[name]
         dtype = NUMPY_DTYPES[entry.spec.dtype]
         start = self._base + entry.start + first * dtype.itemsize
-        if self._map is None:
-            raw = np.frombuffer(self._read(start, start + count * dtype.itemsize), dtype)
+        if self._is_mapped:
+            raw = np.frombuffer(self._mapping(), dtype=dtype, count=count, offset=start)
         else:
-            raw = np.frombuffer(self._map, dtype=dtype, count=count, offset=start)
+            raw = np.frombuffer(self._read(start, start + count * dtype.itemsize), dtype)
         if entry.spec.dtype == "BF16":
             return (raw.astype(np.uint32) << 16).view(np.float32)
         return raw
+
+    def _mapping(self) -> mmap.mmap:
+        # Only when values are asked for: most files are opened for their header.
+        if self._map is None:
+            size = os.fstat(self._file.fileno()).st_size
+            if size < self._size:
+                raise TensorFileError(f"file ends at byte {size}, it was longer when opened")
+            self._map = mmap.mmap(self._file.fileno(), self._size, access=mmap.ACCESS_READ)
+            self._file.close()
+        return self._map
 
     def _read(self, start: int, stop: int) -> bytes:
         self._file.seek(start)
@@ -250,8 +266,7 @@ def serialize_tensors(
         raise ShapeMismatchError(
             f"tensors {sorted(tensors)}, wanted {sorted(s.name for s in specs)}"
         )
-    # Wide dtypes first, so that every tensor stays aligned in the mapped file.
-    specs = sorted(specs, key=lambda s: (-NUMPY_DTYPES[s.dtype].itemsize, s.name))
+    specs = file_order(specs)
     for spec in specs:
         check_name(spec.name, TensorLimits())
         shape = tuple(np.shape(tensors[spec.name]))
@@ -259,15 +274,26 @@ def serialize_tensors(
             raise ShapeMismatchError(
                 f"tensor {spec.name!r} has shape {list(shape)}, wanted {list(spec.shape)}"
             )
+    return join_tensors(specs, (encode_values(np.asarray(tensors[s.name]), s.dtype) for s in specs))
+
+
+def file_order(specs: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
+    """Return specs in the order of a file that is written here."""
+    # Wide dtypes first, so that every tensor stays aligned in the mapped file.
+    return tuple(sorted(specs, key=lambda s: (-NUMPY_DTYPES[s.dtype].itemsize, s.name)))
+
+
+def join_tensors(specs: Sequence[TensorSpec], buffers: Iterable[NDArray[np.uint8]]) -> bytes:
+    """Write the bytes of tensors, in `file_order`, as a safetensors file."""
     text = render_header(specs)
-    buffers = [_raw(np.asarray(tensors[s.name]), s.dtype) for s in specs]
-    return b"".join([len(text).to_bytes(8, "little"), text, *buffers])
+    return b"".join([len(text).to_bytes(8, "little"), text, *(b.data for b in buffers)])
 
 
-def _raw(array: NDArray[Any], dtype: str) -> bytes:
-    if dtype == "BF16":
-        return _bfloat16_bits(array).tobytes()
-    return np.ascontiguousarray(array.astype(NUMPY_DTYPES[dtype])).tobytes()
+def encode_values(values: NDArray[Any], dtype: str) -> NDArray[np.uint8]:
+    """Return values as they lie in a file, flat; floats are rounded once to a narrower dtype."""
+    wanted = values if dtype == "BF16" else np.ascontiguousarray(values, NUMPY_DTYPES[dtype])
+    raw = _bfloat16_bits(wanted) if dtype == "BF16" else wanted
+    return raw.reshape(-1).view(np.uint8)
 
 
 def _bfloat16_bits(array: NDArray[Any]) -> NDArray[np.uint16]:

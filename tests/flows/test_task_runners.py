@@ -20,6 +20,8 @@ from tests.flows.conftest import Desk
 from tests.flows.fleet import results_of
 
 HAS_DASK = importlib.util.find_spec("prefect_dask") is not None
+HAS_RAY = importlib.util.find_spec("prefect_ray") is not None
+needs_ray = pytest.mark.skipif(not HAS_RAY, reason="the extra [ray] is not installed")
 needs_dask = pytest.mark.skipif(not HAS_DASK, reason="the extra [dask] is not installed")
 
 
@@ -55,11 +57,14 @@ def test_a_runner_that_is_none_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
         chosen_task_runner()
 
 
-def test_dask_that_is_not_installed_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "dask")
-    monkeypatch.setitem(sys.modules, "prefect_dask", None)
-    monkeypatch.setitem(sys.modules, "prefect_dask.task_runners", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'clma\[dask\]'"):
+@pytest.mark.parametrize("extra", ["dask", "ray"])
+def test_a_runner_that_is_not_installed_names_its_extra(
+    monkeypatch: pytest.MonkeyPatch, extra: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, extra)
+    monkeypatch.setitem(sys.modules, f"prefect_{extra}", None)
+    monkeypatch.setitem(sys.modules, f"prefect_{extra}.task_runners", None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'clma\[{extra}\]'"):
         chosen_task_runner()
 
 
@@ -76,6 +81,7 @@ def decided(store: Path) -> tuple[dict[str, str], Any]:
         # Threads are what every other night of the tests runs on.
         *(pytest.param(choice, marks=pytest.mark.chaos) for choice in ("threads", "processes")),
         pytest.param("dask", marks=needs_dask),
+        pytest.param("ray", marks=[needs_ray, pytest.mark.chaos]),
     ],
 )
 def test_a_night_is_the_same_on_every_runner(desk: Desk, choice: str) -> None:

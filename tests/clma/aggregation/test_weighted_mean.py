@@ -1,16 +1,15 @@
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clma.aggregation.weighted_mean import average_models, weighted_mean
+from clma.config import preset_config
 from clma.errors import EmptyCohortError, InvalidUpdateError, ShapeMismatchError
 from clma.parameters.tensor_file import serialize_tensors
-from clma.records import ArtifactRef, TensorSpec
+from clma.records import ArtifactRef, SealedUpdate, TensorSpec
 
 ROWS = [np.array([1.0, 2.0]), np.array([4.0, -2.0]), np.array([0.5, 0.25])]
 
@@ -18,9 +17,16 @@ ROWS = [np.array([1.0, 2.0]), np.array([4.0, -2.0]), np.array([0.5, 0.25])]
 def average(shelf, models, weights, base=None):
     """Average models on the shelf; return the result's file."""
     refs = [shelf.put(m) for m in models]
-    with shelf.open(shelf.put(base or models[0])) as file:
-        digest = shelf.save(average_models([partial(shelf.open, r) for r in refs], weights, file))
-    return shelf.open(ArtifactRef(digest, digest))
+    return shelf.open(average_files(shelf, refs, weights, shelf.put(base or models[0])))
+
+
+def average_files(shelf, refs, weights, base):
+    voters = [
+        SealedUpdate(f"p{i}", base.sha256, ref, weight, False)
+        for i, (ref, weight) in enumerate(zip(refs, weights, strict=True))
+    ]
+    digest = shelf.save(average_models(voters, preset_config("test"), base, shelf.open))
+    return ArtifactRef(digest, digest)
 
 
 def test_weights_are_example_counts() -> None:
@@ -100,7 +106,6 @@ def test_the_mean_of_the_largest_is_the_largest(shelf, dtype: str, weights: list
     digest = shelf.save(data)
     ref = ArtifactRef(digest, digest)
 
-    with shelf.open(ref) as base:
-        mean = shelf.save(average_models([partial(shelf.open, ref)] * len(weights), weights, base))
+    mean = average_files(shelf, [ref] * len(weights), weights, ref)
 
-    assert shelf.read(mean) == pytest.approx([-LARGEST[dtype]], rel=1e-12)
+    assert shelf.read(mean.sha256) == pytest.approx([-LARGEST[dtype]], rel=1e-12)

@@ -1,0 +1,173 @@
+"""Read the same columns of many files, one row after another, without holding any of them.
+
+The files are not mapped: pages that were read would count as this process's memory, and a mapped
+file that is cut short ends the process. Reading into a buffer that is used again is as fast.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clma.cohorting.contract import OpenTensors
+from clma.ledger.refusals import refusals_named
+from clma.parameters.tensor_file import TensorFileError
+from clma.parameters.tensor_header import NUMPY_DTYPES
+from clma.records import ArtifactRef
+from clma.sweep.columns import BLOCK, Columns, Piece, Span
+
+__all__ = ["Rows"]
+
+MAX_OPEN = 128
+"""Files that stay open for the time of a pass; with more, each is opened for every piece of it."""
+
+
+class Rows:
+    """Tensor files of one model as rows of columns; to be used within ``with``, by one thread.
+
+    Parameters
+    ----------
+    refs : sequence of n ArtifactRef
+        Their order is the order of the rows.
+    open_tensors : callable
+        Opens, and checks, a stored file; each is opened once here to learn where its tensors lie.
+    columns : Columns
+    width : int
+        Most columns of a piece that is read.
+    """
+
+    def __init__(
+        self,
+        refs: Sequence[ArtifactRef],
+        open_tensors: OpenTensors,
+        columns: Columns,
+        *,
+        width: int = BLOCK,
+    ) -> None:
+        self._columns = columns
+        self._width = width
+        self._paths: list[Path] = []
+        self._layouts: list[tuple[int, ...]] = []
+        known: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for ref in refs:
+            with open_tensors(ref) as file:
+                layout = tuple(file.position(name) for name in columns.names)
+                self._paths.append(file.path)
+                self._layouts.append(known.setdefault(layout, layout))
+        self._buffer = np.empty(width * 8, np.uint8)
+        self._open: dict[int, io.FileIO] = {}
+        self._runs: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
+
+    def __enter__(self) -> Rows:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what is open; the rows can still be read."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def read(self, row: int, piece: Piece) -> NDArray[Any]:
+        """Return the columns of a piece of one row, shape (len(piece.span),).
+
+        The array is valid until the next call; bfloat16 comes as float32, which is exact.
+
+        Raises
+        ------
+        StorageError
+            If the disk refuses.
+        TensorFileError
+            If the file has become shorter since it was opened.
+        """
+        dtype = NUMPY_DTYPES[piece.dtype]
+        raw = self._buffer[: len(piece.span) * dtype.itemsize]
+        path = self._paths[row]
+        with refusals_named("read", path.name, str(path.parent)):
+            file = self._file(row)
+            try:
+                for position, first, stop in self._runs_of(row, piece, dtype.itemsize):
+                    _fill(file, raw[first:stop], position)
+            finally:
+                if row not in self._open:
+                    file.close()
+        values = raw.view(dtype)
+        if piece.dtype == "BF16":
+            return (values.astype(np.uint32) << 16).view(np.float32)
+        return values
+
+    def vector(self, row: int) -> NDArray[np.floating]:
+        """Return all that cohorting looks at of one row, shape (n_selected,), float32 or wider."""
+        chosen = [k for k, kept in enumerate(self._columns.selected) if kept]
+        wide = any(self._columns.specs[k].dtype == "F64" for k in chosen)
+        borders = self._columns.borders
+        size = sum(borders[k + 1] - borders[k] for k in chosen)
+        vector: NDArray[np.floating] = np.empty(size, np.float64 if wide else np.float32)
+        filled = 0
+        for tensor in chosen:
+            span = Span(borders[tensor], borders[tensor + 1])
+            for piece in self._columns.pieces(span, width=self._width):
+                stop = filled + len(piece.span)
+                vector[filled:stop] = self.read(row, piece)
+                filled = stop
+        return vector
+
+    def _file(self, row: int) -> io.FileIO:
+        if row in self._open:
+            return self._open[row]
+        file = io.FileIO(self._paths[row], "rb")
+        if len(self._paths) <= MAX_OPEN:
+            self._open[row] = file
+        return file
+
+    def _runs_of(self, row: int, piece: Piece, itemsize: int) -> list[tuple[int, int, int]]:
+        """Return (position in the file, first and last byte of the piece) of what lies together."""
+        layout = self._layouts[row]
+        key = (id(layout), piece.span.start, piece.span.stop)
+        if key not in self._runs:
+            # Rows are read piece by piece: what was asked for last is asked for again.
+            if len(self._runs) > 4:
+                self._runs.clear()
+            self._runs[key] = _runs(layout, self._columns.borders, piece, itemsize)
+        return self._runs[key]
+
+
+def _runs(
+    layout: Sequence[int], borders: Sequence[int], piece: Piece, itemsize: int
+) -> list[tuple[int, int, int]]:
+    runs: list[tuple[int, int, int]] = []
+    for part in piece.parts:
+        position = layout[part.tensor] + (part.start - borders[part.tensor]) * itemsize
+        first = (part.start - piece.span.start) * itemsize
+        stop = (part.stop - piece.span.start) * itemsize
+        if runs and runs[-1][0] + runs[-1][2] - runs[-1][1] == position:
+            runs[-1] = (runs[-1][0], runs[-1][1], stop)
+        else:
+            runs.append((position, first, stop))
+    return runs
+
+
+def _fill(file: io.FileIO, target: NDArray[np.uint8], position: int) -> None:
+    file.seek(position)
+    done = 0
+    while done < target.size:
+        n_read = file.readinto(target[done:].data)
+        if not n_read:
+            raise TensorFileError(f"file ends at byte {position + done}, it was longer when opened")
+        done += n_read

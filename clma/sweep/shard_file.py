@@ -1,0 +1,65 @@
+"""A shard's sums as a file, for the steps that put them together.
+
+Examples
+--------
+>>> import tempfile
+>>> path = Path(tempfile.mkdtemp()) / "sums.safetensors"
+>>> _ = path.write_bytes(write_sums(ShardSums(np.ones((1, 3)), units=())))
+>>> read_sums(path).norm_squares
+array([[1., 1., 1.]])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clma.parameters.tensor_file import TensorFile, serialize_tensors
+from clma.sweep.inner_products import InnerProducts
+from clma.sweep.shard import ShardSums, UnitSums
+
+__all__ = ["read_sums", "write_sums"]
+
+
+def write_sums(sums: ShardSums) -> bytes:
+    """Write a shard's sums as a safetensors file; equal sums give equal bytes."""
+    arrays: dict[str, NDArray[Any]] = {"norm_squares": sums.norm_squares}
+    for number, unit in enumerate(sums.units):
+        stacks = {
+            "gram": [p.gram for p in unit.products],
+            "layer_squares": [p.layer_squares for p in unit.products],
+            "sums": [p.sums for p in unit.products],
+            "raw": unit.raw_grams,
+            "ks": [unit.ks_statistics],
+        }
+        arrays |= {f"{number}.{name}": _stacked(stack) for name, stack in stacks.items()}
+    return serialize_tensors(arrays)
+
+
+def read_sums(path: Path) -> ShardSums:
+    """Read what `write_sums` wrote.
+
+    Raises
+    ------
+    TensorFileError
+        If the file is none.
+    """
+    with TensorFile(path, mapped=False) as file:
+        n_units = sum(spec.name.endswith(".ks") for spec in file.specs)
+        units = tuple(_read_unit(file, number) for number in range(n_units))
+        return ShardSums(file.read("norm_squares"), units)
+
+
+def _read_unit(file: TensorFile, number: int) -> UnitSums:
+    names = ("gram", "layer_squares", "sums", "raw", "ks")
+    gram, layer_squares, sums, raw, statistics = (file.read(f"{number}.{n}") for n in names)
+    products = tuple(map(InnerProducts, gram, layer_squares, sums))
+    return UnitSums(products, tuple(raw), statistics[0])
+
+
+def _stacked(arrays: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    return np.stack(arrays) if arrays else np.zeros((0, 0))
