@@ -31,9 +31,9 @@ def chosen_task_runner() -> TaskRunner[Any]:
     Returns
     -------
     TaskRunner
-        ``threads`` (default); ``processes``; ``dask``: a cluster on this machine for as long as
-        the flow runs; ``tcp://HOST:PORT`` or ``tls://...``: the Dask scheduler there; ``ray``: a
-        Ray cluster on this machine for as long as the flow runs; ``ray://HOST:PORT``: the one there.
+        ``threads`` (default); ``processes``; ``dask`` or ``ray``: a cluster on this machine for as
+        long as the flow runs; ``tcp://HOST:PORT`` or ``tls://...``: the Dask scheduler there;
+        ``ray://HOST:PORT``: the Ray cluster there.
 
     Raises
     ------

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from prefect import get_run_logger, task
 
 from tasks.decide_round import Decided, load_decided
-from tasks.night import IO_RETRIES, PINNED_TO_RUN, Night, open_federation
+from tasks.night import IO_RETRIES, PINNED_TO_RUN, Night, discard_bytes, open_federation
 
 __all__ = ["Committed", "commit_round"]
 
@@ -34,7 +34,9 @@ class Committed:
 def commit_round(night: Night, decided: Decided) -> Committed:
     """Record the decision; a second time, the same decision changes nothing."""
     decision, after = load_decided(night, decided)
-    open_federation(night).commit_round(decision, after)
+    federation = open_federation(night)
+    federation.commit_round(decision, after)
+    discard_bytes(federation, night)
     moves = {
         row.client_id: f"{row.cohort_before} -> {row.cohort_after}"
         for row in decision.assignments

@@ -9,6 +9,7 @@ every entry holds the digest of the one before.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -22,9 +23,9 @@ from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from clma.config import FederationConfig
-from clma.errors import ClmaError, StorageError
+from clma.errors import ClmaError, DamagedStoreError, StorageError
 from clma.ledger.federation import Federation
-from clma.ledger.keys import stage_key
+from clma.ledger.keys import stage_key, stages_prefix
 from clma.records import ArtifactRef, FederationState
 from clma.rows import SealedRound
 
@@ -34,6 +35,7 @@ __all__ = [
     "PINNED_TO_RUN",
     "Night",
     "config_of_night",
+    "discard_bytes",
     "load_stage",
     "open_federation",
     "save_bytes",
@@ -175,6 +177,17 @@ def save_bytes(federation: Federation, night: Night, file_name: str, data: bytes
     """Write a file into the round's folder, once; ConflictError if it is there with other bytes."""
     key = stage_key(night.round_num, f"{night.sealed_entry[:12]}-{file_name}")
     return federation.store.put_once(key, data)
+
+
+def discard_bytes(federation: Federation, night: Night) -> None:
+    """Delete what `save_bytes` kept under the name of a ``.bin``, once nothing needs it any more.
+
+    Only to save space: what cannot be deleted must not cost the night.
+    """
+    with contextlib.suppress(StorageError, DamagedStoreError):
+        for key in federation.store.list(stages_prefix(night.round_num)):
+            if key.endswith(".bin"):
+                federation.store.delete(key)
 
 
 def load_stage(federation: Federation, ref: ArtifactRef, kind: type[Record]) -> Record:

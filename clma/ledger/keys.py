@@ -34,6 +34,7 @@ __all__ = [
     "sealed_key",
     "sealed_tensors_key",
     "stage_key",
+    "stages_prefix",
     "table_key",
     "update_key",
     "updates_prefix",
@@ -135,9 +136,14 @@ def sealed_key(round_num: int, basis: int) -> str:
     return f"{round_prefix(round_num)}/sealed-{basis:08d}.json"
 
 
+def stages_prefix(round_num: int) -> str:
+    """Return the folder of what the steps of a night hand to each other."""
+    return f"{round_prefix(round_num)}/stages"
+
+
 def stage_key(round_num: int, file_name: str) -> str:
     """Return the key of what a step of a night hands to the next."""
-    return f"{round_prefix(round_num)}/stages/{file_name}"
+    return f"{stages_prefix(round_num)}/{file_name}"
 
 
 def updates_prefix(round_num: int) -> str:

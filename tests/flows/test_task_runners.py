@@ -89,6 +89,7 @@ def test_a_night_is_the_same_on_every_runner(desk: Desk, choice: str) -> None:
     shutil.copytree(desk.store, library)
     close_round(Federation.open(library), now=dt.datetime.now(dt.UTC), force=True)
     desk.environment[VARIABLE] = choice
+    desk.environment["CLMA_SHARDS"] = "3"
 
     night = desk.python(
         *("-m", "flows.nightly", "--store", str(desk.store), "--federation", desk.federation.name),
@@ -98,6 +99,7 @@ def test_a_night_is_the_same_on_every_runner(desk: Desk, choice: str) -> None:
     assert night.returncode == 0, desk.output()
     assert decided(desk.store) == decided(library)
     assert len(Federation.open(desk.store).state().cohorts) == 3
+    assert not list(desk.store.rglob("*.bin"))
 
 
 @pytest.mark.slow
