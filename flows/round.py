@@ -90,11 +90,11 @@ def decide_night(night: Night) -> Committed:
     swept = sweep_updates.map(
         list(quarantine.shards), unmapped(night), unmapped(quarantine)
     ).result()
+    consensus = average_everybody.submit(night, quarantine, swept)
     groupings = form_groups.map(
         list(quarantine.units), unmapped(night), unmapped(quarantine), unmapped(swept)
     ).result()
     placed = place_groups(night, quarantine, groupings)
     models = aggregate_cohort.map(list(placed.jobs), unmapped(night), unmapped(swept)).result()
-    consensus = average_everybody(night, quarantine, swept)
-    decided = decide_round(night, quarantine, swept, placed, models, consensus)
+    decided = decide_round(night, quarantine, swept, placed, models, consensus.result())
     return commit_round(night, decided)
