@@ -12,17 +12,16 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import cut_tree, fcluster, linkage
+from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
-from sklearn.cluster import KMeans
-from sklearn.metrics import silhouette_score
 
 from clma.blas import one_thread
+from clma.cohorting.silhouettes import mean_silhouettes
+from clma.cohorting.tree_cuts import cut_from_top
 
 __all__ = [
     "Clustering",
@@ -101,11 +100,9 @@ def average_linkage(
         together = distances[0, 1] <= 1 - pair_threshold + TIE
         return Clustering((0, 0) if together else (0, 1), unclear=not together and max_groups < 2)
     tree = linkage(squareform(distances, checks=False), method="average")
-    candidates = [
-        _ordered(cut_tree(tree, n_clusters=k).ravel()) for k in range(2, min(max_groups, n - 1) + 1)
-    ]
+    cuts = cut_from_top(tree, max_groups=min(max_groups, n - 1))
     floor = silhouette_floor_three if n == 3 else silhouette_floor
-    best = _best(candidates, distances, floor, metric="precomputed")
+    best = _best(cuts, mean_silhouettes(distances, cuts), floor)
     if max(best.labels) > 0:
         return best
     alike = _ordered(fcluster(tree, 1 - pair_threshold + TIE, criterion="distance"))
@@ -133,8 +130,13 @@ def silhouette_kmeans(
     if n <= 2:
         return Clustering((0,) * n)
     most = min(max_groups, n - 1, _n_distinct(points))
-    candidates = [_kmeans(points, k, seed) for k in range(2, most + 1)]
-    return _best(candidates, points, silhouette_floor, metric="euclidean")
+    if most < 2:
+        return Clustering((0,) * n)
+    from sklearn.metrics import silhouette_score
+
+    groupings = np.array([_kmeans(points, k, seed) for k in range(2, most + 1)])
+    scores = np.array([silhouette_score(points, labels) for labels in groupings])
+    return _best(groupings, scores, silhouette_floor)
 
 
 def fixed_kmeans(points: NDArray[np.float64], *, seed: int, n_groups: int = 2) -> Clustering:
@@ -157,23 +159,23 @@ def _n_distinct(points: NDArray[np.float64]) -> int:
 
 
 def _kmeans(points: NDArray[np.float64], n_groups: int, seed: int) -> tuple[int, ...]:
+    # Half a second to import, and only these methods need it.
+    from sklearn.cluster import KMeans
+
     with one_thread():
         model = KMeans(n_clusters=n_groups, n_init=10, random_state=seed)
         return _ordered(model.fit_predict(points))
 
 
-def _best(
-    candidates: Sequence[tuple[int, ...]], data: NDArray[np.float64], floor: float, *, metric: str
-) -> Clustering:
-    one_group = (0,) * data.shape[0]
-    best, best_score = one_group, None
-    for labels in candidates:
-        score = float(silhouette_score(data, np.array(labels), metric=metric))
+def _best(groupings: NDArray[np.integer], scores: NDArray[np.float64], floor: float) -> Clustering:
+    """Return the grouping of the highest score, the first of equal ones, or one group."""
+    best, best_score = np.zeros(groupings.shape[1], np.intp), None
+    for labels, score in zip(groupings, scores.tolist(), strict=True):
         if best_score is None or score > best_score + TIE:
             best, best_score = labels, score
     if best_score is None or best_score < floor:
-        return Clustering(one_group, best_score)
-    return Clustering(best, best_score)
+        return Clustering((0,) * best.size, best_score)
+    return Clustering(_ordered(best), best_score)
 
 
 def _ordered(labels: NDArray[np.integer]) -> tuple[int, ...]:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -110,3 +113,14 @@ def test_kmeans_does_not_tear_equal_points_apart() -> None:
 
 def test_one_each() -> None:
     assert one_each(3).labels == (0, 1, 2)
+
+
+def test_average_linkage_does_without_scikit_learn() -> None:
+    """A night that groups by direction need not wait for its import."""
+    code = (
+        "import sys, numpy as np, clma.cohorting.form\n"
+        "from clma.cohorting.clustering import average_linkage\n"
+        "average_linkage(1 - np.kron(np.eye(2), np.ones((2, 2))))\n"
+        "sys.exit('sklearn' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
