@@ -164,9 +164,13 @@ def _evidence_rows(
 
 
 def _nearest(unit: CohortingUnit, distances: NDArray[np.float64], index: int) -> tuple[str, ...]:
-    others = [i for i in range(len(unit.members)) if i != index]
-    others.sort(key=lambda i: (round(float(distances[index, i]), EVIDENCE_DIGITS), i))
-    return tuple(unit.members[i].client_id for i in others[:N_NEAREST])
+    row = distances[index].round(EVIDENCE_DIGITS)
+    row[index] = np.inf
+    nearest = []
+    for _ in range(min(N_NEAREST, len(unit.members) - 1)):
+        nearest.append(int(np.argmin(row)))  # the smaller client id on ties
+        row[nearest[-1]] = np.inf
+    return tuple(unit.members[i].client_id for i in nearest)
 
 
 def _rounded(value: float | None) -> float | None:

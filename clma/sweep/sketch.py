@@ -75,14 +75,14 @@ class Signs:
         block = span.start // BLOCK
         if block != self._block:
             self._block = block
-            self._bits = signs_of_block(
-                seed=self._seed, block=block, n_features=self.n_features
-            )
+            self._bits = signs_of_block(seed=self._seed, block=block, n_features=self.n_features)
         first = span.start - block * BLOCK
         signs = self._bits[first : first + len(span)].astype(values.dtype)
         signs *= 2
         signs -= 1
-        return np.asarray(values @ signs, np.float64) / np.sqrt(self.n_features)
+        part: NDArray[np.float64] = (values @ signs).astype(np.float64)
+        part /= np.sqrt(self.n_features)
+        return part
 
 
 def gram_of_sketches(
