@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from prefect import get_run_logger, task
 
+from tasks.brief_log import log_lines
 from tasks.decide_round import Decided, load_decided
 from tasks.night import IO_RETRIES, PINNED_TO_RUN, Night, discard_bytes, open_federation
 
@@ -43,8 +44,7 @@ def commit_round(night: Night, decided: Decided) -> Committed:
         if row.cohort_before != row.cohort_after
     }
     log = get_run_logger()
-    for client_id, move in moves.items():
-        log.info("%s: %s", client_id, move)
+    log_lines(log.info, (f"{client}: {move}" for client, move in moves.items()), "assignments")
     cohorts = tuple(c.cohort_id for c in after.active_cohorts())
     log.info("committed round %d: cohorts %s", night.round_num, ", ".join(cohorts))
     return Committed(night.round_num, cohorts, moves)

@@ -10,6 +10,7 @@ import clma.cohorting.form as cohorting
 from clma.cohorting.contract import CohortingUnit
 from clma.records import ArtifactRef
 from clma.sweep.shard import unit_evidence
+from tasks.brief_log import log_lines, named
 from tasks.night import (
     CACHED,
     IO_RETRIES,
@@ -38,8 +39,9 @@ def form_groups(
     grouping = cohorting.form_groups(
         members, evidence, config_of_night(federation, night).cohorting
     )
-    log = get_run_logger()
-    for group in grouping.groups:
-        target = group.recall_cohort or "a new cohort"
-        log.info("%s: %s to %s", unit.unit_id, ", ".join(group.members), target)
+    lines = (
+        f"{unit.unit_id}: {named(group.members)} to {group.recall_cohort or 'a new cohort'}"
+        for group in grouping.groups
+    )
+    log_lines(get_run_logger().info, lines, "cohorting")
     return save_stage(federation, night, f"groups-{unit.unit_id}", grouping)

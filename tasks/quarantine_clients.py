@@ -14,6 +14,7 @@ from clma.records import ROOT_COHORT, ArtifactRef, model_ref
 from clma.round import columns_of
 from clma.sweep.columns import MAX_STRIPES
 from clma.sweep.plan import Shard, number_of_shards, plan_sweep, shards
+from tasks.brief_log import log_lines, named
 from tasks.night import (
     CACHED,
     IO_RETRIES,
@@ -68,9 +69,8 @@ def quarantine_clients(night: Night) -> Quarantine:
     )
     plan = plan_sweep(sealed, triage, units, config)
     log = get_run_logger()
-    log.info("quarantined: %s", ", ".join(triage.quarantined) or "nobody")
-    for client_id, note in triage.notes.items():
-        log.info("%s: %s", client_id, note)
+    log.info("quarantined: %s", named(triage.quarantined))
+    log_lines(log.info, (f"{client}: {note}" for client, note in triage.notes.items()), "drift")
     return Quarantine(
         save_stage(federation, night, "triage", triage),
         tuple(

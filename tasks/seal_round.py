@@ -12,6 +12,7 @@ from clma.ledger.keys import entry_key
 from clma.ledger.preflight import Health, check_store, refuse_impossible
 from clma.records import Phase
 from clma.rows import Verdict
+from tasks.brief_log import log_lines
 from tasks.choose_round import ChosenRound
 from tasks.night import IO_RETRIES, PINNED_TO_RUN, Night
 
@@ -33,9 +34,9 @@ def seal_round(store: str, federation: str, chosen: ChosenRound) -> Night:
     round_num = chosen.round_num or state.round_num
     sealed = opened.sealed_round(round_num)
     log = get_run_logger()
-    for row in sealed.rows:
-        if row.verdict is not Verdict.ACCEPTED:
-            log.warning("%s: %s %s", row.client_id, row.verdict.value, row.detail or row.reason)
+    refused = (row for row in sealed.rows if row.verdict is not Verdict.ACCEPTED)
+    lines = (f"{row.client_id}: {row.verdict.value} {row.detail or row.reason}" for row in refused)
+    log_lines(log.warning, lines, "updates")
     log.info("sealed round %d: %d updates accepted", round_num, len(sealed.updates))
     digest = opened.entry_digest(EntryKind.ROUND_SEALED, round_num)
     folder = opened.store.info(entry_key(0)).identity

@@ -21,9 +21,7 @@ def peak_bytes(shelf: Shelf, n_clients: int) -> int:
     refs = [
         shelf.put({"w": rng.normal(size=N_PARAMETERS).astype(np.float32)}) for _ in range(n_clients)
     ]
-    updates = [
-        SealedUpdate(f"p{i:03d}", base, ref, 10, i % 10 == 0) for i, ref in enumerate(refs)
-    ]
+    updates = [SealedUpdate(f"p{i:03d}", base, ref, 10, i % 10 == 0) for i, ref in enumerate(refs)]
     state = one_cohort(base, [u.client_id for u in updates])
     gc.collect()
     tracemalloc.start()
