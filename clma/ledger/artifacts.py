@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clma.ledger.refusals import refusals_named
 from clma.ledger.store import Store
-from clma.parameters.tensor_file import TensorFile
+from clma.parameters.tensor_file import TensorFile, TensorFileError
 from clma.records import ArtifactRef, model_ref
 
 __all__ = ["ArtifactShelf"]
@@ -72,7 +72,12 @@ class ArtifactShelf:
             return self.open_tensors(ref)
         path = self.store.local_path(ref.path)
         with refusals_named("read", ref.path, self.store.url):
-            return TensorFile(path)
+            try:
+                return TensorFile(path)
+            except TensorFileError:
+                # Whoever is to check it says the same in better words, but later.
+                self.store.verified_path(ref)
+                raise
 
     def _verified_path(self, ref: ArtifactRef) -> Path:
         # A round opens the same file several times; it is hashed again only if it was touched.
