@@ -38,9 +38,10 @@ def gather_flagged(
     """Copy the values of flagged buckets, all of which lie in [lowest, highest].
 
     `gathered` has one place more than there are such values: every value is written, and what is
-    not flagged is written over, because a branch that nobody can predict costs more.
+    not flagged is written over, because a branch that nobody can predict costs more. Values that
+    somebody changes meanwhile give a wrong result but never write beyond the end.
     """
-    n_gathered = 0
+    n_gathered, most = 0, gathered.size - 1
     for start in range(0, values.size, BLOCK):
         stop = min(start + BLOCK, values.size)
         in_range = False
@@ -51,7 +52,8 @@ def gather_flagged(
                 entry = table[bits[i] >> np.uint32(20)]
                 low = (bits[i] & np.uint32(0xFFFFF)) >> (entry & np.uint32(31))
                 gathered[n_gathered] = values[i]
-                n_gathered += int(flags[(entry >> np.uint32(5)) + low])
+                flag = int(flags[(entry >> np.uint32(5)) + low])
+                n_gathered = min(n_gathered + flag, most)
 
 
 def raise_excess(

@@ -17,9 +17,9 @@ from math import gcd
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["Weights", "signed_statistic", "sorted_statistic"]
+__all__ = ["OneSide", "Weights", "signed_statistic", "sorted_statistic"]
 
 STEP = 512
 """Ranks between two points where the difference is computed first."""
@@ -59,8 +59,8 @@ def signed_statistic(up: int, down: int, height: int) -> float:
 def sorted_statistic(values: NDArray[np.floating], reference: NDArray[np.floating]) -> float:
     """Return the signed KS of two sorted samples without NaN, of one dtype."""
     weights = Weights.of_sizes(values.size, reference.size)
-    rising = _Side.of(values, reference, weights.value, weights.reference)
-    falling = _Side.of(reference, values, weights.reference, weights.value)
+    rising = OneSide.of(values, reference, weights.value, weights.reference)
+    falling = OneSide.of(reference, values, weights.reference, weights.value)
     # Where `down` is ahead, `up` decides only if it draws level, and else need not be known.
     up = rising.largest_excess(max(0, falling.reached - 1))
     down = falling.largest_excess(up)
@@ -68,10 +68,20 @@ def sorted_statistic(values: NDArray[np.floating], reference: NDArray[np.floatin
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """The excess of the weighted counts of `a` over those of `b`, known at every `step`-th of `b`.
+class OneSide:
+    """The excess of the weighted count of `a` over that of `b`, known at every `step`-th of `b`.
 
-    Weights are exact also where their products exceed 64 bits.
+    Parameters
+    ----------
+    a, b : ndarray of shape (n,) and (m,)
+        Sorted, without NaN, of one dtype.
+    weight_a, weight_b : int > 0
+        Of one value of either, n * weight_a = m * weight_b; exact also beyond 64 bits.
+    step : int > 0
+    reached : int
+        An excess that is reached somewhere.
+    bounds : ndarray of shape (n_steps,)
+        What the excess below any value of `b` within a step cannot exceed.
     """
 
     a: NDArray[np.floating]
@@ -85,15 +95,17 @@ class _Side:
     @classmethod
     def of(
         cls, a: NDArray[np.floating], b: NDArray[np.floating], weight_a: int, weight_b: int
-    ) -> _Side:
+    ) -> OneSide:
+        """Compute the excess at every `step`-th value of `b`."""
         step = max(STEP, b.size // MAX_STEPS)
         ranks = np.arange(0, b.size, step)
         counts = np.append(np.searchsorted(a, b[ranks], side="left"), a.size)
+        number = _number_type(a.size * weight_a)
+        heights_a, heights_b = counts.astype(number) * weight_a, ranks.astype(number) * weight_b
         # Below b[rank] there are at most `rank` of b. Within a step there are at least as many, and
         # of `a` at most those below its end.
-        reached = int(_excess(counts[:-1], ranks, weight_a, weight_b).max())
-        bounds = _excess(counts[1:], ranks, weight_a, weight_b)
-        return cls(a, b, weight_a, weight_b, step, reached, bounds)
+        reached = int((heights_a[:-1] - heights_b).max())
+        return cls(a, b, weight_a, weight_b, step, reached, heights_a[1:] - heights_b)
 
     def largest_excess(self, at_least: int) -> int:
         """Return the largest excess at any point, or what it is at least."""
@@ -106,42 +118,30 @@ class _Side:
                 excess = max(excess, self._largest_above(excess, start, self.b[start:stop]))
         return excess
 
+    @property
+    def _number(self) -> DTypeLike:
+        return _number_type(self.a.size * self.weight_a)
+
     def _largest_above(self, excess: int, start: int, part: NDArray[np.floating]) -> int:
         """Return the largest excess below a value of a part of `b`, if it is above the given."""
-        places = _exceeding(self.a, part, start, self.weight_a, self.weight_b, excess)
+        places = self._exceeding(excess, start, part)
         if not places.size:
             return excess
-        counts = np.searchsorted(self.a, part[places], side="left")
-        return int(_excess(counts, start + places, self.weight_a, self.weight_b).max())
+        counts = np.searchsorted(self.a, part[places], side="left").astype(self._number)
+        ranks = (start + places).astype(self._number)
+        return int((counts * self.weight_a - ranks * self.weight_b).max())
+
+    def _exceeding(self, excess: int, start: int, part: NDArray[np.floating]) -> NDArray[np.intp]:
+        """Return the values of a part of `b` that have more of `a` below them than allowed."""
+        if self.weight_a == self.weight_b == 1:
+            enough = self.a[start + excess : start + excess + part.size]
+            return np.flatnonzero(enough < part[: enough.size])
+        ranks = np.arange(start, start + part.size).astype(self._number)
+        needed = (ranks * self.weight_b + excess) // self.weight_a
+        needed = needed[needed < self.a.size].astype(np.intp)
+        return np.flatnonzero(self.a[needed] < part[: needed.size])
 
 
-def _exceeding(
-    a: NDArray[np.floating],
-    part: NDArray[np.floating],
-    start: int,
-    weight_a: int,
-    weight_b: int,
-    excess: int,
-) -> NDArray[np.intp]:
-    """Return where in a part of `b` more of `a` lie below a value than the excess allows."""
-    if weight_a == weight_b == 1:
-        enough = a[start + excess : start + excess + part.size]
-        return np.flatnonzero(enough < part[: enough.size])
-    ranks = _numbers(np.arange(start, start + part.size), weight_b)
-    needed = (ranks * weight_b + excess) // weight_a
-    needed = needed[needed < a.size].astype(np.intp)
-    return np.flatnonzero(a[needed] < part[: needed.size])
-
-
-def _excess(
-    counts: NDArray[np.intp], ranks: NDArray[np.intp], weight_a: int, weight_b: int
-) -> NDArray[Any]:
-    excess: NDArray[Any] = _numbers(counts, weight_a) * weight_a
-    excess -= _numbers(ranks, weight_b) * weight_b
-    return excess
-
-
-def _numbers(counts: NDArray[np.intp], weight: int) -> NDArray[Any]:
-    """Return int64, or Python's numbers where a sum of two products would not fit."""
-    largest = int(counts.max(initial=0))
-    return counts if largest * weight < 2**61 else counts.astype(object)
+def _number_type(height: int) -> DTypeLike:
+    """Return int64, or Python's numbers where a sum of two heights would not fit."""
+    return np.int64 if height < 2**62 else object
