@@ -1,0 +1,73 @@
+"""Rounds that `make bench` measures, and what it expects of them."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.engine import Row, expectations, render_table
+from benchmarks.fleet_files import make_fleet, parse_size
+from benchmarks.machine import MachineRates, measure_rates, roofline_s
+from benchmarks.meter import Reading
+from benchmarks.round_side import play_round
+from benchmarks.sides import ask_side
+
+GIB = 2**30
+
+
+def row(size: str, *, wall_s: float = 1.0, peak: float = GIB) -> Row:
+    return Row(parse_size(size), Reading(wall_s, 2.0, int(peak), 0), 0.5, (5, 5))
+
+
+def missed(*rows: Row) -> list[str]:
+    return [name for name, value, bound in expectations(rows) if value > bound]
+
+
+def test_a_round_moves_both_families_and_nobody_else(tmp_path: Path) -> None:
+    fleet = make_fleet(parse_size("20x2000:50%"), tmp_path)
+    state = play_round(fleet, tmp_path).state
+    cohort_of = {client.client_id: client.cohort_id for client in state.clients.values()}
+    assert Counter(cohort_of.values()) == {"c0": 10, "c1": 5, "c2": 5}
+    assert {cohort_of[path.stem] for path in fleet.quiet} == {"c0"}
+
+
+@pytest.mark.slow
+def test_a_round_in_a_process_of_its_own_says_what_it_cost(tmp_path: Path) -> None:
+    task = {"size": "4x1000", "dir": str(tmp_path)}
+    result = ask_side([sys.executable, "-m", "benchmarks.round_side"], task)
+    assert result["cohorts"] == {"c1": 2, "c2": 2}
+    assert result["cpu_s"] > 0
+    assert result["peak_bytes"] > result["over_bytes"]
+
+
+def test_memory_that_grows_with_the_clients_is_a_miss() -> None:
+    few = row("100x1e6:10%")
+    assert missed(few, row("1000x1e6:10%", peak=1.1 * GIB)) == []
+    assert missed(few, row("1000x1e6:10%", peak=1.2 * GIB)) == ["RSS at 1,000 clients / at 100"]
+
+
+def test_a_big_model_may_take_three_times_its_size_and_a_gibibyte() -> None:
+    assert missed(row("20x1e8", peak=1.2e9 + GIB)) == []
+    assert missed(row("20x1e8", peak=1.3e9 + GIB)) == ["20x100000000: peak RSS GiB"]
+
+
+def test_the_table_divides_cpu_by_the_roofline() -> None:
+    last = render_table([row("10x545290")]).splitlines()[-1]
+    assert last == "| 10x545290 | 1.00 | 2.00 | 1024 | 0 | 0.02 | 0.500 | 4.0 | 5 + 5 |"
+
+
+def test_the_roofline_adds_up_reading_summing_sorting_and_multiplying() -> None:
+    rates = MachineRates(4.0, None, 4.0, 1.0, 1.0, 1.0, 1.0)
+    # Read: 3 clients and the reference. Summed: 3. Sorted: 2 and the reference. Products: 2 x 3.
+    assert roofline_s(parse_size("3x10:67%"), rates) == 10 * (4 + 3 + 3 + 6)
+
+
+@pytest.mark.slow
+def test_every_rate_is_measured(tmp_path: Path) -> None:
+    fleet = make_fleet(parse_size("2x1000"), tmp_path)
+    rates = measure_rates(fleet.drifted, n_rows=2, n_values=1000)
+    assert min(rates.read, rates.copy, rates.sort_float32, rates.sort_float64) > 0
+    assert min(rates.gram_float32, rates.gram_float64) > 0
