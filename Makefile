@@ -10,12 +10,15 @@ export MLFLOW_DISABLE_TELEMETRY = true
 export DO_NOT_TRACK = 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help env demo test lint ui killtest chaostest faulttest fuzz audit bench-pronto clean
+.PHONY: help env demo test lint ui killtest chaostest faulttest fuzz audit bench bench-peer \
+  bench-pronto clean
 
 help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
 	@echo "make test          lint, types, layers and all tests"
 	@echo "make ui            Prefect and MLflow in the browser, on what the demo made"
+	@echo "make bench         whole rounds against what this machine allows (SIZES=\"50x1e6 20x1e8\")"
+	@echo "make bench-peer    the grouping step against fed-clma on the same arrays (SIZE=10x545290)"
 	@echo "make bench-pronto  recorded plant data, four methods side by side (DATA=FILE SEEDS=200:203)"
 	@echo "make killtest      nights killed at every step and at random times (POINTS=all KILLS=40 SEED=1)"
 	@echo "make faulttest     every call of a day and a night on a disk that fails, every fault"
@@ -53,6 +56,29 @@ lint: $(STAMP)
 ui: $(STAMP)
 	@$(BIN)/python -m deployments.ui
 
+# Fleets are written once; BENCH_DIR names another place for them. All sizes together take 14 GB.
+BENCH_DIR ?= benchmarks/.data
+SIZES ?=
+bench: $(STAMP)
+	@$(BIN)/python -m benchmarks.engine --dir $(BENCH_DIR) $(if $(SIZES),--sizes "$(SIZES)")
+
+# The other package has our import name: it lives in an environment of its own, with our versions of
+# the numeric libraries.
+PEER := .venv-peer
+SIZE ?= 10x545290
+LIMIT_S ?= 900
+bench-peer: $(STAMP) $(PEER)/.installed
+	@$(BIN)/python -m benchmarks.peer --size $(SIZE) --dir $(BENCH_DIR) --limit-s $(LIMIT_S) \
+	  --peer-python $(PEER)/bin/python
+
+$(PEER)/.installed: constraints.txt
+	@echo "installing fed-clma into $(PEER) (about 500 MB) ..." >&2
+	@test -x $(PEER)/bin/python || $(PYTHON) -m venv $(PEER)
+	@grep -E '^(numpy|scipy|scikit-learn|threadpoolctl)==' constraints.txt > $(PEER)/constraints.txt
+	@$(PEER)/bin/python -m pip --disable-pip-version-check --quiet install \
+	  --constraint $(PEER)/constraints.txt fed-clma==0.1.1
+	@touch $@
+
 DATA ?= ../shared/data/pronto/pronto_process_1hz.parquet
 SEEDS ?= 200:203
 bench-pronto: $(STAMP)
@@ -81,5 +107,5 @@ audit: $(STAMP)
 	@$(BIN)/python -m tests.advisories
 
 clean:
-	rm -rf $(VENV) .prefect .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) $(PEER) benchmarks/.data .prefect .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	@echo "clean: federations/ and mlruns/ are kept, remove them by hand"
