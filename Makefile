@@ -76,7 +76,8 @@ $(PEER)/.installed: constraints.txt
 	@test -x $(PEER)/bin/python || $(PYTHON) -m venv $(PEER)
 	@grep -E '^(numpy|scipy|scikit-learn|threadpoolctl)==' constraints.txt > $(PEER)/constraints.txt
 	@$(PEER)/bin/python -m pip --disable-pip-version-check --quiet install \
-	  --constraint $(PEER)/constraints.txt fed-clma==0.1.1
+	  --constraint $(PEER)/constraints.txt fed-clma==0.1.1 \
+	  || { echo "bench-peer: failed, fed-clma cannot be installed"; exit 1; }
 	@touch $@
 
 DATA ?= ../shared/data/pronto/pronto_process_1hz.parquet

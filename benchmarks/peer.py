@@ -47,7 +47,7 @@ class Plan:
     Parameters
     ----------
     n_runs : int
-        Of either side.
+        Of the package.
     n_ks : int
         Clients whose KS is timed.
     fits : bool
@@ -63,6 +63,10 @@ class Plan:
     fits: bool
     n_values: int
     note: str
+
+    def extrapolates(self, n_clients: int) -> bool:
+        """Tell whether a part of the seconds is not measured."""
+        return self.n_ks < n_clients or not self.fits
 
 
 def make_plan(fleet: Fleet, ks_s: float, limit_s: float, free_bytes: int, n_runs: int) -> Plan:
@@ -139,24 +143,23 @@ class Duel:
         return {
             "reference": str(self.fleet.reference),
             "clients": [str(path) for path in self.fleet.drifted],
-            "weights": self.fleet.weights,
+            "weights": self.fleet.weights[: len(self.fleet.drifted)],
             "out": str(out),
         }
 
 
-def run_duel(duel: Duel, plan: Plan) -> tuple[list[Result], list[Result]]:
-    """Run both sides alternately and compare what they return."""
+def run_duel(duel: Duel, plan: Plan, n_runs: int) -> tuple[list[Result], list[Result]]:
+    """Run both sides alternately, the package as often as planned; compare what they return."""
     peers, ours = [], []
     with tempfile.TemporaryDirectory() as name:
         folders = {side: Path(name) / side for side in ("peer", "ours")}
         for folder in folders.values():
             folder.mkdir()
-        known: Sequence[float] = ()
-        for number in range(1, plan.n_runs + 1):
-            tell(f"run {number} of {plan.n_runs}")
+        for number in range(1, n_runs + 1):
+            tell(f"run {number} of {n_runs}")
             ours.append(duel.ours(folders["ours"]))
-            known = ours[-1]["ks"]
-            peers.append(duel.peer(folders["peer"], plan, known))
+            if number <= plan.n_runs:
+                peers.append(duel.peer(folders["peer"], plan, ours[-1]["ks"]))
         check_ks(peers[-1]["ks"], ours[-1]["ks"], n_values=plan.n_values, fleet=duel.fleet)
         for side, results in (("peer", peers), ("ours", ours)):
             if "labels" in results[-1]:
@@ -237,13 +240,18 @@ def _median(results: Sequence[Result], key: str) -> float:
     return float(statistics.median(result[key] for result in results))
 
 
-def _row(side: str, results: Sequence[Result], cpu_s: Sequence[float]) -> str:
+def _row(
+    side: str, results: Sequence[Result], cpu_s: Sequence[float], *, extrapolated: bool = False
+) -> str:
     spread = f"{statistics.median(cpu_s):.3f} ({min(cpu_s):.3f}-{max(cpu_s):.3f})"
-    whole = f"{_median(results, 'process_cpu_s'):.2f}"
-    if "wall_s" not in results[0]:
-        return f"| {side} | {spread} | - | - | - |"
-    over = f"{_median(results, 'over_bytes') / 2**20:.1f}"
-    return f"| {side} | {spread} | {whole} | {_median(results, 'wall_s'):.3f} | {over} |"
+    measured = {
+        "process_cpu_s": "-" if extrapolated else f"{_median(results, 'process_cpu_s'):.2f}",
+        "wall_s": "-" if extrapolated else f"{_median(results, 'wall_s'):.3f}",
+        "over_bytes": f"{_median(results, 'over_bytes') / 2**20:.1f}"
+        if "over_bytes" in results[0]
+        else "-",
+    }
+    return " | ".join([f"| {side}", str(len(results)), spread, *measured.values(), ""]).rstrip()
 
 
 def report(fleet: Fleet, plan: Plan, peers: Sequence[Result], ours: Sequence[Result]) -> bool:
@@ -251,13 +259,13 @@ def report(fleet: Fleet, plan: Plan, peers: Sequence[Result], ours: Sequence[Res
     n, p = len(fleet.drifted), fleet.size.n_parameters
     peer_cpu = [cpu_seconds(result, plan, n, p) for result in peers]
     our_cpu = [float(result["cpu_s"]) for result in ours]
-    print(f"{fleet.size}, all flagged: {plan.note}; load {os.getloadavg()[0]:.1f}")
+    print(f"{fleet.size}, {n} clients flagged: {plan.note}; load {os.getloadavg()[0]:.1f}")
     print("one thread a side: " + ", ".join(f"{k}=1" for k in ONE_THREAD) + ", one CPU")
     print("libraries, peer: " + _versions(peers[0]) + "; ours: " + _versions(ours[0]))
     print()
-    print(f"| side | CPU s (median of {plan.n_runs}, range) | whole process | wall s | MiB over |")
-    print("|---|---|---|---|---|")
-    print(_row("peer", peers, peer_cpu))
+    print("| side | runs | CPU s, median (range) | whole process CPU s | wall s | MiB over input |")
+    print("|---|---|---|---|---|---|")
+    print(_row("peer", peers, peer_cpu, extrapolated=plan.extrapolates(n)))
     print(_row("ours", ours, our_cpu))
     print()
     for side, results in (("peer", peers), ("ours", ours)):
@@ -273,7 +281,7 @@ def report(fleet: Fleet, plan: Plan, peers: Sequence[Result], ours: Sequence[Res
     print(
         f"bench-peer: {'met' if met else 'missed'}, {fleet.size} cpu_ratio={ratio:.1f} "
         f"rss_ratio={_memory_ratio(peers, ours)} target={target:.0f}"
-        + (" (extrapolated)" if plan.n_ks < n or not plan.fits else "")
+        + (" (extrapolated)" if plan.extrapolates(n) else "")
     )
     return met
 
@@ -305,7 +313,7 @@ def main(
         tell("one client's KS, to know how long a run takes")
         plan = make_plan(duel.fleet, duel.probe(), limit_s, free_bytes(), runs)
         tell(plan.note)
-        met = report(duel.fleet, plan, *run_duel(duel, plan))
+        met = report(duel.fleet, plan, *run_duel(duel, plan, runs))
     except (BenchmarkError, NoRoomError, OSError, ValueError) as error:
         print(f"bench-peer: failed, {error}")
         raise typer.Exit(1) from None
