@@ -60,7 +60,8 @@ ui: $(STAMP)
 BENCH_DIR ?= benchmarks/.data
 SIZES ?=
 bench: $(STAMP)
-	@$(BIN)/python -m benchmarks.engine --dir $(BENCH_DIR) $(if $(SIZES),--sizes "$(SIZES)")
+	@$(BIN)/python -m benchmarks.engine --dir $(BENCH_DIR) $(if $(SIZES),--sizes "$(SIZES)") \
+	  $(if $(OUT),--out $(OUT))
 
 # The other package has our import name: it lives in an environment of its own, with our versions of
 # the numeric libraries.

@@ -36,6 +36,8 @@ COLUMNS = (
     "cohorts",
 )
 
+MARKS = ("<!-- bench:begin -->", "<!-- bench:end -->")
+
 MAX_WALL_S = 180.0
 MAX_PEAK_BYTES = 1.5 * 2**30
 MAX_GROWTH = 1.15
@@ -89,6 +91,16 @@ def render_table(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(row.cells()) + " |" for row in rows)])
 
 
+def write_table(path: Path, text: str) -> None:
+    """Write a file, or replace what a document has between its two marks."""
+    before, begin, rest = (path.read_text() if path.exists() else "").partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if end:
+        path.write_text(f"{before}{begin}\n{text}\n{end}{after}")
+    else:
+        path.write_text(text + "\n")
+
+
 def expectations(rows: Sequence[Row]) -> Iterator[tuple[str, float, float]]:
     """Yield what is expected of the rounds that were run: name, figure and upper bound."""
     by = {row.size: row for row in rows}
@@ -129,7 +141,10 @@ def main(
     folder: Annotated[Path, typer.Option("--dir", help="Where the fleets lie; made.")] = (
         Path(__file__).parent / ".data"
     ),
-    out: Annotated[Path | None, typer.Option("--out", help="The table, as a file.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="A file for the table, or with marks where it belongs."),
+    ] = None,
     clean: Annotated[bool, typer.Option("--clean", help="Delete the fleets afterwards.")] = False,
 ) -> None:
     """Measure whole rounds."""
@@ -147,7 +162,7 @@ def main(
     text += render_table(rows)
     print(text)
     if out is not None:
-        out.write_text(text + "\n")
+        write_table(out, text)
     missed = 0
     for name, value, bound in expectations(rows):
         missed += value > bound

@@ -136,6 +136,8 @@ class Duel:
         return float(seconds * self.fleet.size.n_parameters / n_values)
 
     def _ask_peer(self, task: Result) -> Result:
+        if not self.peer_python.exists():
+            raise BenchmarkError(f"no {self.peer_python}, `make bench-peer` makes it")
         # -E and -s: nothing of this project's environment may be found there.
         return ask_side([str(self.peer_python), "-E", "-s", str(HERE / "peer_side.py")], task)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.engine import Row, expectations, render_table
+from benchmarks.engine import Row, expectations, render_table, write_table
 from benchmarks.fleet_files import make_fleet, parse_size
 from benchmarks.machine import MachineRates, measure_rates, roofline_s
 from benchmarks.meter import Reading
@@ -57,6 +57,18 @@ def test_a_big_model_may_take_three_times_its_size_and_a_gibibyte() -> None:
 def test_the_table_divides_cpu_by_the_roofline() -> None:
     last = render_table([row("10x545290")]).splitlines()[-1]
     assert last == "| 10x545290 | 1.00 | 2.00 | 1024 | 0 | 0.02 | 0.500 | 4.0 | 5 + 5 |"
+
+
+def test_a_table_goes_between_the_marks_of_a_document(tmp_path: Path) -> None:
+    document = tmp_path / "d.md"
+    document.write_text("a\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nz\n")
+    write_table(document, "new")
+    assert document.read_text() == "a\n<!-- bench:begin -->\nnew\n<!-- bench:end -->\nz\n"
+
+
+def test_a_table_without_marks_is_a_file_of_its_own(tmp_path: Path) -> None:
+    write_table(tmp_path / "t.md", "new")
+    assert (tmp_path / "t.md").read_text() == "new\n"
 
 
 def test_the_roofline_adds_up_reading_summing_sorting_and_multiplying() -> None:
