@@ -56,12 +56,13 @@ lint: $(STAMP)
 ui: $(STAMP)
 	@$(BIN)/python -m deployments.ui
 
-# Fleets are written once; BENCH_DIR names another place for them. All sizes together take 14 GB.
+# Fleets are written once; BENCH_DIR names another place for them. All sizes together
+# take 14 GB, CLEAN=1 deletes them again.
 BENCH_DIR ?= benchmarks/.data
 SIZES ?=
 bench: $(STAMP)
 	@$(BIN)/python -m benchmarks.engine --dir $(BENCH_DIR) $(if $(SIZES),--sizes "$(SIZES)") \
-	  $(if $(OUT),--out $(OUT))
+	  $(if $(OUT),--out $(OUT)) $(if $(CLEAN),--clean)
 
 # The other package has our import name: it lives in an environment of its own, with our versions of
 # the numeric libraries.

@@ -9,7 +9,6 @@ the same values take at the rates that `benchmarks/machine.py` measures just bef
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.fleet_files import FleetSize, NoRoomError, make_fleet, parse_size
+from benchmarks.fleet_files import FleetSize, NoRoomError, delete_fleets, make_fleet, parse_size
 from benchmarks.machine import describe_machine, measure_rates, roofline_s
 from benchmarks.meter import Reading
 from benchmarks.sides import ONE_THREAD, BenchmarkError, Result, ask_side
@@ -157,7 +156,7 @@ def main(
             failed += 1
             print(f"not measured: {error}")
     if clean:
-        shutil.rmtree(folder, ignore_errors=True)
+        delete_fleets(folder)
     text = f"{describe_machine()}; {', '.join(f'{k}=1' for k in ONE_THREAD)}\n\n"
     text += render_table(rows)
     print(text)

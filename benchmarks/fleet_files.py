@@ -25,7 +25,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Fleet", "FleetSize", "NoRoomError", "flat", "make_fleet", "parse_size", "read_tensors"]
+__all__ = [
+    "Fleet",
+    "FleetSize",
+    "NoRoomError",
+    "delete_fleets",
+    "flat",
+    "make_fleet",
+    "parse_size",
+    "read_tensors",
+]
 
 N_LAYERS = 8
 N_FAMILIES = 2
@@ -161,6 +170,15 @@ def make_fleet(size: FleetSize, root: Path, *, seed: int = 0, progress: bool = F
         if progress:
             _tell(f"{size}: {number} of {len(missing)} files written", last=number == len(missing))
     return fleet
+
+
+def delete_fleets(root: Path) -> None:
+    """Delete the files of all fleets in a folder, and nothing else that may lie there."""
+    for folder in root.glob("p*-seed*"):
+        for path in (*folder.glob("*.safetensors"), *folder.glob("*.draft")):
+            path.unlink()
+        if not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def _sources(folder: Path) -> tuple[Path, ...]:

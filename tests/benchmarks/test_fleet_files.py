@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.fleet_files import (
     NoRoomError,
+    delete_fleets,
     flat,
     layer_sizes,
     make_fleet,
@@ -70,6 +71,16 @@ def test_drifted_clients_move_with_their_family_and_quiet_ones_with_nobody(tmp_p
     assert cosines[0, 2] > 0.7
     assert cosines[1, 3] > 0.7
     assert np.abs(cosines[0, [1, 3, 4]]).max() < 0.1
+
+
+def test_only_fleets_are_deleted(tmp_path: Path) -> None:
+    folder = make_fleet(parse_size("2x100"), tmp_path).reference.parent
+    make_fleet(parse_size("2x200"), tmp_path)
+    kept = [tmp_path / "notes.safetensors", folder / "notes.txt"]
+    for path in kept:
+        path.write_text("mine")
+    delete_fleets(tmp_path)
+    assert sorted(p for p in tmp_path.rglob("*") if p.is_file()) == sorted(kept)
 
 
 def test_a_fleet_without_room_is_refused_before_a_file_is_written(
