@@ -37,8 +37,8 @@ COLUMNS = (
 
 MARKS = ("<!-- bench:begin -->", "<!-- bench:end -->")
 
-MAX_WALL_S = 180.0
-MAX_PEAK_BYTES = 1.5 * 2**30
+MAX_WALL_S = 120.0
+MAX_PEAK_BYTES = 2**30
 MAX_GROWTH = 1.15
 """Memory at ten times the clients, as a multiple."""
 BIG_MODEL = 100_000_000

@@ -1,8 +1,8 @@
 """The same job as `benchmarks/peer_side.py`, done by this project from files.
 
-Signed KS of every client, inner products of the movements, distances, groups, and the weighted mean
-of every group. A task comes as JSON on standard input, the result leaves as JSON on standard
-output; the means are left as safetensors files.
+The pass over the files (signed KS of every client, inner products of the movements), groups with
+their evidence, and the weighted mean of every group. A task comes as JSON on standard input, the
+result leaves as JSON on standard output; the means are left as safetensors files.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,32 +19,47 @@ from typing import Any
 from benchmarks.fleet_files import make_fleet, parse_size
 from benchmarks.meter import Meter, pin_to_one_cpu, process_cpu_s
 from clma.aggregation.weighted_mean import average_models
-from clma.cohorting.clustering import average_linkage
-from clma.cohorting.signed_ks import signed_ks_of_rows
-from clma.parameters.moves import cosine_distances, flat_vector, measure_movements
-from clma.parameters.selectors import select_default
+from clma.cohorting.contract import CohortingUnit, UnitMember
+from clma.cohorting.form import form_groups
+from clma.config import preset_config
 from clma.parameters.tensor_file import TensorFile
+from clma.records import ArtifactRef, SealedUpdate
+from clma.round import columns_of
+from clma.sweep.plan import Shard, SweepPlan
+from clma.sweep.shard import sweep_shard, unit_evidence
 
 
 def run_flagged(
     paths: Sequence[Path], reference_path: Path, weights: Sequence[int]
 ) -> tuple[list[float], list[int], list[bytes]]:
     """Group flagged clients and average each group; KS, labels and group models."""
-    with ExitStack() as stack:
-        reference = stack.enter_context(TensorFile(reference_path))
-        files = [stack.enter_context(TensorFile(path)) for path in paths]
-        names = select_default(reference.specs)
-        movements = measure_movements(files, reference, names)
-        ks = signed_ks_of_rows(
-            [flat_vector(file, names) for file in files], flat_vector(reference, names)
-        )
-        labels = average_linkage(cosine_distances(movements.gram)).labels
-        models = []
-        for group in range(max(labels) + 1):
-            rows = [i for i, label in enumerate(labels) if label == group]
-            opened = [partial(TensorFile, paths[i]) for i in rows]
-            models.append(average_models(opened, [weights[i] for i in rows], reference))
-    return list(ks), list(labels), models
+    places = {path.stem: path for path in (reference_path, *paths)}
+
+    def opened(ref: ArtifactRef) -> TensorFile:
+        return TensorFile(places[ref.sha256])
+
+    base, config = ArtifactRef(reference_path.stem, reference_path.stem), preset_config("bench")
+    updates = [
+        SealedUpdate(f"{row:06d}", base.sha256, ArtifactRef(path.stem, path.stem), weight, True)
+        for row, (path, weight) in enumerate(zip(paths, weights, strict=True))
+    ]
+    members = tuple(UnitMember(u.client_id, "c0", u.tensors, u.n_examples) for u in updates)
+    unit = CohortingUnit("c0", 2, members, base, (), seed=0)
+    plan, columns = SweepPlan((), (), (unit,)), columns_of(base, opened, config)
+    sums = sweep_shard(plan, Shard(0, 1), columns, opened, config, _no_slice)
+    evidence = unit_evidence(unit, [sums.units[0]], columns)
+    groups = form_groups(unit, evidence, config.cohorting).groups
+    label = {client: number for number, group in enumerate(groups) for client in group.members}
+    labels = [label[u.client_id] for u in updates]
+    models = [
+        average_models([u for u in updates if label[u.client_id] == n], config, base, opened)
+        for n in range(len(groups))
+    ]
+    return [float(ks) for ks in evidence.ks_statistics], labels, models
+
+
+def _no_slice(*_: object) -> None:
+    """Take the mean of no cohort: everybody flagged."""
 
 
 def run_task(task: dict[str, Any]) -> dict[str, Any]:

@@ -98,19 +98,31 @@ class Rows:
         """
         dtype = NUMPY_DTYPES[piece.dtype]
         raw = self._buffer[: len(piece.span) * dtype.itemsize]
-        path = self._paths[row]
-        with refusals_named("read", path.name, str(path.parent)):
-            file = self._file(row)
-            try:
-                for position, first, stop in self._runs_of(row, piece, dtype.itemsize):
-                    _fill(file, raw[first:stop], position)
-            finally:
-                if row not in self._open:
-                    file.close()
+        self._fill(row, piece, raw)
         values = raw.view(dtype)
         if piece.dtype == "BF16":
             return (values.astype(np.uint32) << 16).view(np.float32)
         return values
+
+    def read_into(self, row: int, piece: Piece, target: NDArray[Any]) -> None:
+        """Write the columns of a piece of one row to an array of the same shape, as `read` does."""
+        same = piece.dtype != "BF16" and target.dtype == NUMPY_DTYPES[piece.dtype]
+        if same and target.flags.c_contiguous:
+            self._fill(row, piece, target.view(np.uint8))
+        else:
+            np.copyto(target, self.read(row, piece))
+
+    def _fill(self, row: int, piece: Piece, raw: NDArray[np.uint8]) -> None:
+        path = self._paths[row]
+        with refusals_named("read", path.name, str(path.parent)):
+            file = self._file(row)
+            try:
+                itemsize = NUMPY_DTYPES[piece.dtype].itemsize
+                for position, first, stop in self._runs_of(row, piece, itemsize):
+                    _fill(file, raw[first:stop], position)
+            finally:
+                if row not in self._open:
+                    file.close()
 
     def vector(self, row: int) -> NDArray[np.floating]:
         """Return all that cohorting looks at of one row, shape (n_selected,), float32 or wider."""
@@ -124,7 +136,7 @@ class Rows:
             span = Span(borders[tensor], borders[tensor + 1])
             for piece in self._columns.pieces(span, width=self._width):
                 stop = filled + len(piece.span)
-                vector[filled:stop] = self.read(row, piece)
+                self.read_into(row, piece, vector[filled:stop])
                 filled = stop
         return vector
 
