@@ -146,8 +146,29 @@ class GivenCohorts(_Section):
 class AggregationConfig(_Section):
     """How a cohort's model is made from its members' updates."""
 
-    method: Literal["weighted_mean"] = "weighted_mean"
+    method: Literal[
+        "weighted_mean",
+        "clipped_mean",
+        "median",
+        "trimmed_mean",
+        "geometric_median",
+        "krum",
+        "robust",
+    ] = "weighted_mean"
+    """`robust` goes by the number of voters: 1 weighted mean, 2 clipped mean, 3 and 4 median, 5 and
+    more trimmed mean."""
     weight: Literal["examples", "equal"] = "examples"
+    """What a voter counts. `median`, `trimmed_mean` and `krum` count every voter once; with
+    `examples`, one that names none has no vote there either."""
+    clip_factor: Annotated[float, Field(gt=0)] = 3.0
+    """`clipped_mean`: longest update, in median lengths of the cohort's updates."""
+    trim_fraction: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
+    """`trimmed_mean`: share of the voters whose values are dropped at each end, rounded down."""
+    n_byzantine: Annotated[int, Field(ge=0)] = 1
+    """`krum`: voters that may lie, f; a cohort of fewer than 2 f + 3 voters keeps its model."""
+    n_selected: Annotated[int, Field(ge=1)] = 1
+    """`krum`: voters whose mean is the model, m; more than one is multi-Krum, and needs m + f + 2
+    voters."""
 
 
 class PrivacyConfig(_Section):

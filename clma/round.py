@@ -5,7 +5,7 @@ run them as separate tasks and get the bytes that `run_round` gets in one go:
 
 1. `quarantine_clients` takes the flagged clients out of their cohorts' means, `cohorting_units`
    says who is compared with whom,
-2. `sweep_shard` (one call a shard) reads every update once: cohorts' means, norms, inner products,
+2. `sweep_shard` (one call a shard) reads every update: cohorts' votes, norms, inner products,
 3. `form_groups` (one call a unit) finds who drifted alike,
 4. `place_groups` names cohorts and lists the models to make,
 5. `aggregate_cohort` (one call a cohort) makes them,
@@ -21,10 +21,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
-from clma.aggregation.weighted_mean import average_models, join_model, shares_of
 from clma.cohorting.contract import OpenTensors
 from clma.cohorting.form import form_groups
 from clma.cohorting.placement import AggregationJob, place_groups
@@ -37,8 +33,10 @@ from clma.parameters.selectors import make_selector
 from clma.records import ROOT_COHORT, ArtifactRef, FederationState, model_ref
 from clma.rows import RoundDecision, SealedRound
 from clma.sweep.columns import Columns, plan_columns
-from clma.sweep.plan import CONSENSUS, Shard, plan_sweep
+from clma.sweep.means import Sweep
+from clma.sweep.plan import CONSENSUS, Shard, plan_sweep, rule_of
 from clma.sweep.shard import measurements, sweep_shard, unit_evidence
+from clma.sweep.votes import Votes, make_model, take_votes
 
 __all__ = ["RoundOutcome", "aggregate_cohort", "check_quorum", "columns_of", "run_round"]
 
@@ -88,7 +86,7 @@ def aggregate_cohort(
     base_digest: str,
     config: FederationConfig,
     save_model: SaveModel,
-    slices: Sequence[NDArray[np.uint8]] = (),
+    votes: Sequence[Votes] = (),
 ) -> AggregatedModel:
     """Make and store one cohort's model.
 
@@ -100,15 +98,21 @@ def aggregate_cohort(
         Any model of the federation: its names, shapes and dtypes are those of all.
     config : FederationConfig
     save_model : callable
-    slices : sequence of ndarray of bytes
-        The mean, where the pass over the round's files came to it; else the voters' files are read.
+    votes : sequence of Votes
+        Of all shards, where the pass over the round's files took them; else the voters' files are
+        read.
+
+    Raises
+    ------
+    NotEnoughClientsError
+        If the configured rule needs more voters.
     """
-    base = model_ref(base_digest)
-    if slices:
-        shares = shares_of(job.voters, config)
-        data = join_model(slices, job.voters, shares, base, open_tensors)
-    else:
-        data = average_models(job.voters, config, base, open_tensors)
+    base, rule = model_ref(base_digest), rule_of(job, config)
+    columns = columns_of(base, open_tensors, config)
+    if not votes:
+        sweep = Sweep(columns, columns.stripes(), open_tensors)
+        votes = [take_votes(sweep, job.voters, rule, measured=False)]
+    data = make_model(job.voters, votes, rule, columns, base, open_tensors)
     return AggregatedModel(job.cohort_id, save_model(data), len(job.voters), job.n_examples)
 
 
@@ -159,10 +163,10 @@ def run_round(
     )
     models: dict[str, AggregatedModel] = {}
 
-    def save_mean(job: AggregationJob, mean: NDArray[np.uint8]) -> None:
-        models[job.cohort_id] = made(job, slices=[mean])
+    def save_votes(job: AggregationJob, votes: Votes) -> None:
+        models[job.cohort_id] = made(job, votes=[votes])
 
-    sums = sweep_shard(plan, Shard(0, 1), columns, open_tensors, config, save_mean)
+    sums = sweep_shard(plan, Shard(0, 1), columns, open_tensors, config, save_votes)
     groupings = [
         form_groups(unit, unit_evidence(unit, [found], columns), config.cohorting)
         for unit, found in zip(units, sums.units, strict=True)

@@ -23,7 +23,7 @@ from tasks.night import (
 )
 from tasks.place_groups import JobRef
 from tasks.quarantine_clients import Quarantine
-from tasks.sweep_updates import Swept, load_plan, load_slices
+from tasks.sweep_updates import Swept, load_plan, load_votes
 
 __all__ = ["aggregate_cohort", "average_everybody"]
 
@@ -63,5 +63,5 @@ def _aggregate(
         state.cohorts[ROOT_COHORT].model_digest,
         config_of_night(federation, night),
         federation.add_model,
-        load_slices(federation, swept, job.cohort_id),
+        load_votes(federation, swept, job.cohort_id),
     )

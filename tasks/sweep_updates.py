@@ -1,13 +1,12 @@
-"""Read every update once: means of cohorts, norms, inner products of the quarantined."""
+"""Read every update: votes of cohorts, norms, inner products of the quarantined."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 from prefect import task
 
 from clma.cohorting.contract import CohortingUnit
@@ -19,7 +18,8 @@ from clma.round import columns_of
 from clma.sweep.columns import Columns
 from clma.sweep.plan import Shard, SweepPlan, plan_sweep
 from clma.sweep.shard import ShardSums, sweep_shard
-from clma.sweep.shard_file import read_sums, write_sums
+from clma.sweep.shard_file import read_sums, read_votes, write_sums, write_votes
+from clma.sweep.votes import Votes
 from tasks.night import (
     CACHED,
     IO_RETRIES,
@@ -32,7 +32,7 @@ from tasks.night import (
 )
 from tasks.quarantine_clients import Quarantine
 
-__all__ = ["Swept", "load_columns", "load_plan", "load_slices", "load_sums", "sweep_updates"]
+__all__ = ["Swept", "load_columns", "load_plan", "load_sums", "load_votes", "sweep_updates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,14 @@ class Swept:
     ----------
     sums : ArtifactRef
     means : dict of cohort id to ArtifactRef
-        Bytes of the shard's columns of each cohort's mean.
+        Bytes of the shard's columns of each cohort's model, as far as a rule has any.
+    spreads : dict of cohort id to ArtifactRef
+        Norms and inner products of the voters.
     """
 
     sums: ArtifactRef
     means: dict[str, ArtifactRef]
+    spreads: dict[str, ArtifactRef] = field(default_factory=dict)
 
 
 @task(**CACHED, **IO_RETRIES, task_run_name="sweep updates, shard {shard.index} of {shard.count}")
@@ -55,10 +58,13 @@ def sweep_updates(shard: Shard, night: Night, quarantine: Quarantine) -> Swept:
     """Do one shard of the pass over the round's files."""
     federation = open_federation(night)
     means: dict[str, ArtifactRef] = {}
+    spreads: dict[str, ArtifactRef] = {}
 
-    def save_mean(job: AggregationJob, mean: NDArray[np.uint8]) -> None:
-        name = f"mean-{job.cohort_id}-{shard.index}-of-{shard.count}.bin"
-        means[job.cohort_id] = save_bytes(federation, night, name, mean.tobytes())
+    def save_votes(job: AggregationJob, votes: Votes) -> None:
+        name = f"{job.cohort_id}-{shard.index}-of-{shard.count}"
+        mean, spread = votes.columns.tobytes(), write_votes(votes)
+        means[job.cohort_id] = save_bytes(federation, night, f"mean-{name}.bin", mean)
+        spreads[job.cohort_id] = save_bytes(federation, night, f"spread-{name}.safetensors", spread)
 
     sums = sweep_shard(
         load_plan(federation, night, quarantine),
@@ -66,10 +72,10 @@ def sweep_updates(shard: Shard, night: Night, quarantine: Quarantine) -> Swept:
         load_columns(federation, night),
         partial(federation.open_tensors_of_share, index=shard.index, count=shard.count),
         config_of_night(federation, night),
-        save_mean,
+        save_votes,
     )
     name = f"sums-{shard.index}-of-{shard.count}.safetensors"
-    return Swept(save_bytes(federation, night, name, write_sums(sums)), means)
+    return Swept(save_bytes(federation, night, name, write_sums(sums)), means, spreads)
 
 
 def load_plan(federation: Federation, night: Night, quarantine: Quarantine) -> SweepPlan:
@@ -92,9 +98,14 @@ def load_sums(federation: Federation, swept: Sequence[Swept]) -> list[ShardSums]
     return [read_sums(federation.store.verified_path(shard.sums)) for shard in swept]
 
 
-def load_slices(
-    federation: Federation, swept: Sequence[Swept], cohort_id: str
-) -> list[NDArray[np.uint8]]:
-    """Read a cohort's mean, in the order of its columns; nothing if the pass did not make it."""
-    refs = [shard.means[cohort_id] for shard in swept if cohort_id in shard.means]
-    return [np.frombuffer(federation.store.get_verified(ref), np.uint8) for ref in refs]
+def load_votes(federation: Federation, swept: Sequence[Swept], cohort_id: str) -> list[Votes]:
+    """Read a cohort's votes, in the order of the shards; nothing if the pass did not take them."""
+    store = federation.store
+    return [
+        read_votes(
+            store.verified_path(shard.spreads[cohort_id]),
+            np.frombuffer(store.get_verified(shard.means[cohort_id]), np.uint8),
+        )
+        for shard in swept
+        if cohort_id in shard.spreads
+    ]

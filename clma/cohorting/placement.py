@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from clma.aggregation import too_few_voters
 from clma.cohorting.contract import Group, Grouping
-from clma.config import FederationConfig
+from clma.config import AggregationConfig, FederationConfig
 from clma.drift.quarantine import Triage
 from clma.records import ClientStatus, FederationState, SealedUpdate, cohort_number
 from clma.rows import CohortingRow, SealedRound
@@ -39,6 +40,10 @@ class AggregationJob:
     def n_examples(self) -> int:
         """Examples behind all voters."""
         return sum(u.n_examples for u in self.voters)
+
+    def n_weighed(self, config: AggregationConfig) -> int:
+        """Return how many voters have a weight above 0."""
+        return sum(config.weight == "equal" or u.n_examples > 0 for u in self.voters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +116,11 @@ def place_groups(
     Notes
     -----
     Names of new cohorts follow the smallest member of each group, over all units. A group without a
-    single example, or smaller than the cohort quorum, is held in quarantine: it gets no model, and
-    loses none. So is a client that was unlike too many others at once, for one night: flags without
-    a shift look like that. If it is still in quarantine the night after, it founds a cohort. A
-    recalled group's updates are not averaged into the cohort it joins: they were trained from
-    another start.
+    single example, smaller than the cohort quorum, or with fewer voters than the aggregation rule
+    needs, is held in quarantine: it gets no model, and loses none. So is a client that was unlike
+    too many others at once, for one night: flags without a shift look like that. If it is still in
+    quarantine the night after, it founds a cohort. A recalled group's updates are not averaged into
+    the cohort it joins: they were trained from another start.
     """
     updates = {u.client_id: u for u in sealed.updates}
     voting, too_few = voting_jobs(triage, updates, config)
@@ -163,7 +168,7 @@ def _why_not(job: AggregationJob, config: FederationConfig) -> str | None:
         return f"{len(job.voters)} updates, round.cohort_quorum is {config.round.cohort_quorum}"
     if config.aggregation.weight == "examples" and job.n_examples == 0:
         return f"NO_WEIGHT: {len(job.voters)} updates with 0 examples together"
-    return None
+    return too_few_voters(job.n_weighed(config.aggregation), config.aggregation)
 
 
 def _final_rows(groupings: Sequence[Grouping], held: Sequence[str]) -> tuple[CohortingRow, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from clma.aggregation import too_few_voters
 from clma.cohorting.placement import AggregationJob
 from clma.ledger.chain import EntryKind
 from clma.ledger.erasure import NewModel
@@ -27,7 +28,7 @@ class InfluencedModel:
     cohort_id : str
     model_digest : str
     share : float in [0, 1]
-        Weight of the client in the average.
+        Weight of the client in the average; with another aggregation rule, what it would be there.
     new_digest : str or None
         The model made again without it; None if it stays.
     """
@@ -78,8 +79,9 @@ def models_without(
     Returns
     -------
     dict of digest to NewModel
-        Old model to the one that takes its place, where they differ. Where nobody else voted, that
-        is the model that the cohort had before, or was born from.
+        Old model to the one that takes its place, where they differ. Where nobody else voted, or
+        too few for the aggregation rule, that is the model that the cohort had before, or was born
+        from.
     """
     models: dict[str, NewModel] = {}
     for model in influenced:
@@ -88,7 +90,8 @@ def models_without(
             for u, weight in _voters(federation, model.round_num, model.cohort_id)
             if weight and u.client_id != client_id
         ]
-        if voters:
+        rule = federation.config_at_seal(model.round_num).aggregation
+        if voters and too_few_voters(len(voters), rule) is None:
             job = AggregationJob(model.cohort_id, tuple(voters))
             new = _average(federation, model.round_num, job, save_model)
         else:

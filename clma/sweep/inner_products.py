@@ -14,18 +14,16 @@ from numpy.typing import NDArray
 
 from clma.blas import one_blas_thread
 from clma.records import ArtifactRef
-from clma.sweep.columns import BLOCK, Columns, Piece
+from clma.sweep.columns import Columns, Piece
 from clma.sweep.means import Sweep
 from clma.sweep.rows import Rows
+from clma.sweep.tiles import Tile
 
 __all__ = ["MAX_WIDE_ROWS", "InnerProducts", "inner_products"]
 
 MAX_WIDE_ROWS = 256
 """Up to so many rows, products are computed in float64. Beyond, where they take most of the time of
 a round, in float32 with float64 sums over blocks: half the time, errors of some 1e-7."""
-
-TILE_BYTES = 32 * 2**20
-"""Most memory for the columns of all rows that are computed together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,11 @@ class InnerProducts:
 
 
 def inner_products(
-    sweep: Sweep, refs: Sequence[ArtifactRef], reference: ArtifactRef | None
+    sweep: Sweep,
+    refs: Sequence[ArtifactRef],
+    reference: ArtifactRef | None,
+    *,
+    max_wide_rows: float = MAX_WIDE_ROWS,
 ) -> Iterator[InnerProducts]:
     """Sum up inner products, as far as cohorting looks at the tensors.
 
@@ -71,6 +73,8 @@ def inner_products(
         In the order of the rows.
     reference : ArtifactRef or None
         Subtracted from every row; None: the raw weights (Algorithm 3 as listed).
+    max_wide_rows : float
+        Up to so many rows, products are computed in float64.
 
     Yields
     ------
@@ -80,60 +84,47 @@ def inner_products(
     """
     columns, n = sweep.columns, len(refs)
     # Raw weights have most of their digits in common.
-    wide = reference is None or n <= MAX_WIDE_ROWS or any(s.dtype == "F64" for s in columns.specs)
-    width = _tile_width(n, 8 if wide else 4)
+    wide = reference is None or n <= max_wide_rows or any(s.dtype == "F64" for s in columns.specs)
+    tile = Tile(n, np.float64 if wide else np.float32)
     others = [] if reference is None else [reference]
     with (
-        Rows(refs, sweep.open_tensors, columns, width=width) as rows,
-        Rows(others, sweep.open_tensors, columns, width=width) as base,
+        Rows(refs, sweep.open_tensors, columns, width=tile.width) as rows,
+        Rows(others, sweep.open_tensors, columns, width=tile.width) as base,
         one_blas_thread(),
     ):
-        tile = _Tile(np.empty((n, width), np.float64 if wide else np.float32))
         for stripe in sweep.stripes:
             result = InnerProducts.zeros(n, len(columns.specs))
-            for piece in columns.pieces(stripe, width=width):
+            for piece in columns.pieces(stripe, width=tile.width):
                 if columns.selects_any(piece):
-                    tile.load(rows, base, piece)
-                    tile.add_to(result, columns, piece)
+                    values = tile.cut(piece)
+                    _load(values, rows, base, piece)
+                    _add_products(result, values, columns, piece)
             yield result
 
 
-def _tile_width(n_rows: int, itemsize: int) -> int:
-    """Return the columns of a tile; only the rows decide, for sums depend on it."""
-    fit = max(1, TILE_BYTES // (itemsize * max(n_rows, 1)))
-    return max(256, min(BLOCK, 1 << fit.bit_length() - 1))
+def _load(values: NDArray[np.floating], rows: Rows, base: Rows, piece: Piece) -> None:
+    """Read the columns and subtract the reference."""
+    reference = base.read(0, piece).astype(values.dtype) if len(base) else None
+    for row in range(len(rows)):
+        np.copyto(values[row], rows.read(row, piece))
+        if reference is not None:
+            values[row] -= reference
 
 
-class _Tile:
-    """Some columns of all movements, in memory that is used again."""
-
-    def __init__(self, memory: NDArray[np.floating]) -> None:
-        self._memory = memory
-        self._values = memory
-
-    def load(self, rows: Rows, base: Rows, piece: Piece) -> None:
-        """Read the columns and subtract the reference."""
-        n_rows, n = len(rows), len(piece.span)
-        self._values = self._memory.reshape(-1)[: n_rows * n].reshape(n_rows, n)
-        reference = base.read(0, piece).astype(self._values.dtype) if len(base) else None
-        for row in range(n_rows):
-            np.copyto(self._values[row], rows.read(row, piece))
-            if reference is not None:
-                self._values[row] -= reference
-
-    def add_to(self, result: InnerProducts, columns: Columns, piece: Piece) -> None:
-        """Add the products of these columns to `result`, in place."""
-        counted = columns.selection(piece)
-        if counted is not None:
-            self._values *= counted.astype(self._values.dtype)
-        gram = self._values @ self._values.T
-        result.gram[...] += gram
-        result.sums[...] += self._values.sum(axis=1, dtype=np.float64)
-        if len(piece.parts) == 1:
-            result.layer_squares[piece.parts[0].tensor] += np.diag(gram)
-            return
-        for part in piece.parts:
-            inside = self._values[:, part.start - piece.span.start : part.stop - piece.span.start]
-            result.layer_squares[part.tensor] += np.einsum(
-                "ij,ij->i", inside, inside, dtype=np.float64
-            )
+def _add_products(
+    result: InnerProducts, values: NDArray[np.floating], columns: Columns, piece: Piece
+) -> None:
+    """Add the products of these columns to `result`, in place; `values` are used up."""
+    counted = columns.selection(piece)
+    if counted is not None:
+        values *= counted.astype(values.dtype)
+    gram = values @ values.T
+    result.gram[...] += gram
+    result.sums[...] += values.sum(axis=1, dtype=np.float64)
+    if len(piece.parts) == 1:
+        result.layer_squares[piece.parts[0].tensor] += np.diag(gram)
+        return
+    for part in piece.parts:
+        inside = values[:, part.start - piece.span.start : part.stop - piece.span.start]
+        squares = np.einsum("ij,ij->i", inside, inside, dtype=np.float64)
+        result.layer_squares[part.tensor] += squares

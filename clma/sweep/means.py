@@ -8,26 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clma.aggregation.contract import Mix
 from clma.blas import one_blas_thread
 from clma.cohorting.contract import OpenTensors
 from clma.parameters.tensor_file import encode_values
-from clma.records import SealedUpdate, model_ref
+from clma.records import SealedUpdate
+from clma.sweep.bases import Bases, split_square
 from clma.sweep.columns import BLOCK, Columns, Piece, Span
 from clma.sweep.rows import Rows
 
-__all__ = ["Sweep", "mean_of_rows"]
+__all__ = ["Slice", "Sweep", "mean_of_rows", "mix_of_rows"]
 
 WIDTH = 4 * BLOCK
 """Columns that are read at once: with less, opening files takes longer than reading them."""
-
-MAX_BASES = 4
-"""Base models kept for a piece; the clients of a cohort were sent one model, or a few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,21 @@ class Sweep:
     open_tensors: OpenTensors
 
 
+class Slice:
+    """The columns of all stripes as they lie in a file, filled piece by piece."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        size = sum(sweep.columns.n_bytes(stripe) for stripe in sweep.stripes)
+        self.raw = np.empty(size, np.uint8)
+        self._filled = 0
+
+    def append(self, values: NDArray[np.float64], piece: Piece) -> None:
+        """Round the next piece to its dtype."""
+        raw = encode_values(values, piece.dtype)
+        self.raw[self._filled : self._filled + raw.size] = raw
+        self._filled += raw.size
+
+
 def mean_of_rows(
     sweep: Sweep,
     updates: Sequence[SealedUpdate],
@@ -63,9 +76,9 @@ def mean_of_rows(
         In the order of summation: the caller sorts by client id.
     shares : sequence of n float >= 0
         Their sum is 1.
-    norm_squares : ndarray of shape (n_stripes, n), optional
+    norm_squares : ndarray of shape (2, n_stripes, n), optional
         To it are added the squared distances of the updates from the models that the clients were
-        sent, over the tensors that cohorting looks at.
+        sent: over the tensors that cohorting looks at, and over all others.
 
     Returns
     -------
@@ -77,13 +90,12 @@ def mean_of_rows(
     Every column is summed in float64 in the order of the rows and rounded once: no division of the
     work can change a bit.
     """
-    columns = sweep.columns
-    mean = np.empty(sum(columns.n_bytes(stripe) for stripe in sweep.stripes), np.uint8)
-    filled = 0
-    refs = [u.tensors for u in updates]
+    columns, opened = sweep.columns, sweep.open_tensors
+    mean = Slice(sweep)
+    measured = [] if norm_squares is None else updates
     with (
-        Rows(refs, sweep.open_tensors, columns, width=WIDTH) as rows,
-        _Bases(sweep, [] if norm_squares is None else updates) as bases,
+        Rows([u.tensors for u in updates], opened, columns, width=WIDTH) as rows,
+        Bases(measured, opened, columns, width=WIDTH) as bases,
         one_blas_thread(),
     ):
         for number, stripe in enumerate(sweep.stripes):
@@ -92,14 +104,50 @@ def mean_of_rows(
                 for row, share in enumerate(shares):
                     if norm_squares is not None:
                         base = bases.read(row, piece)
-                        square = total.add(rows.read(row, piece), share, base)
-                        norm_squares[number, row] += square
+                        squares = total.add(rows.read(row, piece), share, base)
+                        norm_squares[:, number, row] += squares
                     elif share:
                         total.add(rows.read(row, piece), share, None)
-                raw = encode_values(total.values, piece.dtype)
-                mean[filled : filled + raw.size] = raw
-                filled += raw.size
-    return mean
+                mean.append(total.values, piece)
+    return mean.raw
+
+
+def mix_of_rows(sweep: Sweep, updates: Sequence[SealedUpdate], mix: Mix) -> NDArray[np.uint8]:
+    """Average shortened updates.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    updates : sequence of n SealedUpdate
+        In the order of summation.
+    mix : Mix
+        Of n voters.
+
+    Returns
+    -------
+    ndarray of bytes
+        As `mean_of_rows` returns them, and where nothing is shortened the same ones.
+    """
+    columns, opened = sweep.columns, sweep.open_tensors
+    mixed = Slice(sweep)
+    with (
+        Rows([u.tensors for u in updates], opened, columns, width=WIDTH) as rows,
+        Bases(updates, opened, columns, width=WIDTH) as bases,
+    ):
+        for stripe in sweep.stripes:
+            for piece in columns.pieces(stripe, width=WIDTH):
+                counted = columns.selection(piece)
+                total = np.zeros(len(piece.span))
+                for row in np.flatnonzero(mix.weights).tolist():
+                    wide = rows.read(row, piece).astype(np.float64)
+                    inside, outside = mix.kept[:, row]
+                    if min(inside, outside) < 1:
+                        kept = inside if counted is None else np.where(counted, inside, outside)
+                        wide = kept * wide + (1 - kept) * bases.read(row, piece)
+                    wide *= mix.weights[row]
+                    total += wide
+                mixed.append(total, piece)
+    return mixed.raw
 
 
 class _Total:
@@ -111,53 +159,21 @@ class _Total:
         self._counted = columns.selection(piece)
         self._scratch = np.empty((2, BLOCK))
 
-    def add(self, values: NDArray[Any], share: float, base: NDArray[np.float64] | None) -> float:
-        """Add a row times its share; return its squared distance from its base."""
-        square = 0.0
+    def add(
+        self, values: NDArray[Any], share: float, base: NDArray[np.float64] | None
+    ) -> tuple[float, float]:
+        """Add a row times its share; return its squared distances from its base."""
+        inside = outside = 0.0
         for block in self._blocks:
             n = block.stop - block.start
             wide, gap = self._scratch[0, :n], self._scratch[1, :n]
             np.copyto(wide, values[block])
             if base is not None:
                 np.subtract(wide, base[block], out=gap)
-                if self._counted is not None:
-                    gap *= self._counted[block]
-                square += float(gap @ gap)
+                counted = None if self._counted is None else self._counted[block]
+                squares = split_square(gap, counted)
+                inside, outside = inside + squares[0], outside + squares[1]
             if share:
                 wide *= share
                 self.values[block] += wide
-        return square
-
-
-class _Bases:
-    """The models that clients were sent, piece by piece, as float64."""
-
-    def __init__(self, sweep: Sweep, updates: Sequence[SealedUpdate]) -> None:
-        digests = sorted({u.base_digest for u in updates})
-        self._of_row = [digests.index(u.base_digest) for u in updates]
-        refs = [model_ref(digest) for digest in digests]
-        self._rows = Rows(refs, sweep.open_tensors, sweep.columns, width=WIDTH)
-        self._piece: Piece | None = None
-        self._values: dict[int, NDArray[np.float64]] = {}
-
-    def __enter__(self) -> _Bases:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._rows.close()
-
-    def read(self, row: int, piece: Piece) -> NDArray[np.float64]:
-        """Return the columns of the model that a row's client was sent."""
-        base = self._of_row[row]
-        if piece is not self._piece:
-            self._piece, self._values = piece, {}
-        if base not in self._values:
-            if len(self._values) == MAX_BASES:
-                self._values.pop(next(iter(self._values)))
-            self._values[base] = self._rows.read(base, piece).astype(np.float64)
-        return self._values[base]
+        return inside, outside

@@ -13,19 +13,29 @@ from dataclasses import dataclass
 
 from clma.cohorting.contract import CohortingUnit
 from clma.cohorting.placement import AggregationJob, voting_jobs
-from clma.config import FederationConfig
+from clma.config import AggregationConfig, FederationConfig
 from clma.drift.quarantine import Triage
 from clma.records import SealedUpdate
 from clma.rows import SealedRound
 from clma.sweep.columns import Columns
 
-__all__ = ["CONSENSUS", "Shard", "SweepPlan", "number_of_shards", "plan_sweep", "shards"]
+__all__ = ["CONSENSUS", "Shard", "SweepPlan", "number_of_shards", "plan_sweep", "rule_of", "shards"]
 
 SHARD_BYTES = 512 * 10**6
 """Read in less than a second: with less, a task would take longer to start than to run."""
 
 CONSENSUS = "consensus"
 """Job of the average over everybody, where the configuration compares with it."""
+
+
+def rule_of(job: AggregationJob, config: FederationConfig) -> AggregationConfig:
+    """Say how a job's model is made: the average over everybody, which no client gets, by no rule.
+
+    Everybody includes those who drifted, and a robust rule would take them for liars.
+    """
+    if job.cohort_id != CONSENSUS:
+        return config.aggregation
+    return config.aggregation.model_copy(update={"method": "weighted_mean"})
 
 
 @dataclass(frozen=True, slots=True)

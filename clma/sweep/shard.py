@@ -7,16 +7,12 @@ Sums of stripes are added in the order of the stripes, so the number of shards c
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clma.aggregation.weighted_mean import shares_of
 from clma.cohorting.contract import CohortingUnit, Evidence, OpenTensors
 from clma.cohorting.placement import AggregationJob
 from clma.cohorting.signed_ks import signed_ks_of_rows
@@ -24,19 +20,19 @@ from clma.config import FederationConfig
 from clma.decision import Measurement
 from clma.errors import InvalidUpdateError
 from clma.parameters.moves import EVIDENCE_DIGITS, Movements, cosine_distances
-from clma.records import ArtifactRef, SealedUpdate
+from clma.records import ArtifactRef
 from clma.sweep.columns import Columns, Span
 from clma.sweep.inner_products import InnerProducts, inner_products
 from clma.sweep.means import Sweep, mean_of_rows
-from clma.sweep.plan import CONSENSUS, Shard, SweepPlan
+from clma.sweep.plan import CONSENSUS, Shard, SweepPlan, rule_of
 from clma.sweep.rows import Rows
+from clma.sweep.sums import added, kept_apart
+from clma.sweep.votes import Votes, take_votes
 
 __all__ = ["ShardSums", "UnitSums", "measurements", "sweep_shard", "unit_evidence"]
 
-Sum = TypeVar("Sum", InnerProducts, NDArray[Any])
-
-SaveSlice = Callable[[AggregationJob, NDArray[np.uint8]], None]
-"""Takes a cohort's mean over a shard's columns, as the columns lie in a file."""
+SaveVotes = Callable[[AggregationJob, Votes], None]
+"""Takes what a shard knows of a cohort's model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +76,7 @@ def sweep_shard(
     columns: Columns,
     open_tensors: OpenTensors,
     config: FederationConfig,
-    save_slice: SaveSlice,
+    save_votes: SaveVotes,
 ) -> ShardSums:
     """Do a shard's part of the pass.
 
@@ -91,21 +87,23 @@ def sweep_shard(
     columns : Columns
     open_tensors : callable
     config : FederationConfig
-    save_slice : callable
+    save_votes : callable
         Called once a job of the plan.
     """
     sweep = Sweep(columns, _stripes_of(columns, shard), open_tensors)
     norm_squares = []
     for job in plan.jobs:
-        squares = None if job.cohort_id == CONSENSUS else _zeros(sweep, job.voters)
-        save_slice(job, mean_of_rows(sweep, job.voters, shares_of(job.voters, config), squares))
-        norm_squares += [] if squares is None else [squares]
+        measured = job.cohort_id != CONSENSUS
+        votes = take_votes(sweep, job.voters, rule_of(job, config), measured=measured)
+        save_votes(job, votes)
+        norm_squares += [votes.norm_squares[0]] if measured else []
     if plan.measured:
-        squares = _zeros(sweep, plan.measured)
+        squares = np.zeros((2, len(sweep.stripes), len(plan.measured)))
         mean_of_rows(sweep, plan.measured, [0.0] * len(plan.measured), squares)
-        norm_squares.append(squares)
+        norm_squares.append(squares[0])
+    nobody = np.zeros((len(sweep.stripes), 0))
     return ShardSums(
-        np.concatenate(norm_squares, axis=1) if norm_squares else _zeros(sweep, ()),
+        np.concatenate([nobody, *norm_squares], axis=1),
         tuple(_sum_unit(sweep, unit, shard, config) for unit in plan.units),
     )
 
@@ -121,9 +119,9 @@ def measurements(plan: SweepPlan, sums: Sequence[ShardSums]) -> tuple[Measuremen
     """
     updates = [u for job in plan.jobs if job.cohort_id != CONSENSUS for u in job.voters]
     ids = [u.client_id for u in (*updates, *plan.measured)]
-    squares = dict(zip(ids, _added(row for s in sums for row in s.norm_squares), strict=True))
+    squares = dict(zip(ids, added(row for s in sums for row in s.norm_squares), strict=True))
     for number, unit in enumerate(plan.units):
-        gram = _added(p.gram for s in sums for p in s.units[number].products)
+        gram = added(p.gram for s in sums for p in s.units[number].products)
         for row, member in enumerate(unit.members):
             squares.setdefault(member.client_id, gram[row, row])
     return tuple(
@@ -148,7 +146,7 @@ def unit_evidence(unit: CohortingUnit, sums: Sequence[UnitSums], columns: Column
         If a product is not finite (float64 overflow of absurd weights).
     """
     n = len(unit.members)
-    products = _added(p for s in sums for p in s.products)
+    products = added(p for s in sums for p in s.products)
     if not np.isfinite(products.gram).all():
         raise InvalidUpdateError("movements overflow float64, wanted weights of sane size")
     chosen = np.flatnonzero(columns.selected)
@@ -164,7 +162,7 @@ def unit_evidence(unit: CohortingUnit, sums: Sequence[UnitSums], columns: Column
         movements,
         cosine_distances(movements.gram[:n, :n]),
         np.nanmax([s.ks_statistics for s in sums], axis=0),
-        _added(raws) if raws else None,
+        added(raws) if raws else None,
     )
 
 
@@ -178,7 +176,10 @@ def _sum_unit(
     statistics = np.full(len(members), np.nan)
     mine = slice(shard.index, None, shard.count)
     statistics[mine] = _signed_ks(sweep, members[mine], unit.reference)
-    return UnitSums(_kept_apart(products, shard), _kept_apart(raws, shard), statistics)
+    alone = shard.count == 1
+    return UnitSums(
+        kept_apart(products, all_stripes=alone), kept_apart(raws, all_stripes=alone), statistics
+    )
 
 
 def needs_raw(config: FederationConfig) -> bool:
@@ -196,24 +197,7 @@ def _signed_ks(
         return signed_ks_of_rows(vectors, rows.vector(0))
 
 
-def _kept_apart(sums: Iterable[Sum], shard: Shard) -> tuple[Sum, ...]:
-    """Return the sums of stripes; of the only shard, which has all of them, what they add up to."""
-    found: Iterator[Sum] = iter(sums)
-    if shard.count > 1:
-        return tuple(found)
-    first = next(found, None)
-    return () if first is None else (functools.reduce(operator.add, found, first),)
-
-
-def _added(sums: Iterable[Sum]) -> Sum:
-    return functools.reduce(operator.add, sums)
-
-
 def _stripes_of(columns: Columns, shard: Shard) -> tuple[Span, ...]:
     stripes = columns.stripes()
     n = len(stripes)
     return stripes[shard.index * n // shard.count : (shard.index + 1) * n // shard.count]
-
-
-def _zeros(sweep: Sweep, updates: Sequence[SealedUpdate]) -> NDArray[np.float64]:
-    return np.zeros((len(sweep.stripes), len(updates)))

@@ -1,4 +1,4 @@
-"""A shard's sums as a file, for the steps that put them together.
+"""A shard's sums and votes as files, for the steps that put them together.
 
 Examples
 --------
@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from clma.parameters.tensor_file import TensorFile, serialize_tensors
 from clma.sweep.inner_products import InnerProducts
 from clma.sweep.shard import ShardSums, UnitSums
+from clma.sweep.votes import Votes
 
-__all__ = ["read_sums", "write_sums"]
+__all__ = ["read_sums", "read_votes", "write_sums", "write_votes"]
 
 
 def write_sums(sums: ShardSums) -> bytes:
@@ -52,6 +53,23 @@ def read_sums(path: Path) -> ShardSums:
         n_units = sum(spec.name.endswith(".ks") for spec in file.specs)
         units = tuple(_read_unit(file, number) for number in range(n_units))
         return ShardSums(file.read("norm_squares"), units)
+
+
+def write_votes(votes: Votes) -> bytes:
+    """Write what votes tell beside their columns as a safetensors file."""
+    return serialize_tensors({"norm_squares": votes.norm_squares, "grams": _stacked(votes.grams)})
+
+
+def read_votes(path: Path, columns: NDArray[np.uint8]) -> Votes:
+    """Read what `write_votes` wrote, and add the columns.
+
+    Raises
+    ------
+    TensorFileError
+        If the file is none.
+    """
+    with TensorFile(path, mapped=False) as file:
+        return Votes(columns, file.read("norm_squares"), tuple(file.read("grams")))
 
 
 def _read_unit(file: TensorFile, number: int) -> UnitSums:

@@ -180,6 +180,43 @@ def test_round_without_a_single_example_is_held(shelf: Shelf, base: str) -> None
         run(shelf, one_cohort(base, ["p1"]), [update(shelf, "p1", [1, 1, 2], base, n=0)])
 
 
+def test_cohort_of_too_few_for_the_rule_keeps_its_model(shelf: Shelf, example: Any) -> None:
+    config = preset_config("test", aggregation={"method": "krum", "n_byzantine": 0})
+
+    outcome = run(shelf, *example, config=config)
+
+    row = outcome.decision.cohorts[0]
+    assert (row.gate, row.gate_detail) == (
+        Gate.HELD,
+        "2 updates have a weight, aggregation.method 'krum' needs 3",
+    )
+    assert row.model_digest == example[0].cohorts["c0"].model_digest
+
+
+def test_group_of_too_few_for_the_rule_is_held(shelf: Shelf, example: Any) -> None:
+    config = preset_config("test", aggregation={"method": "krum", "n_byzantine": 0})
+    outcome = run(shelf, *example, config=config)
+    assert set(cohorts_of(outcome).values()) == {"c0"}
+    assert {r.decision for r in outcome.decision.cohorting} == {"held"}
+
+
+def test_others_publish_beside_a_cohort_of_too_few(shelf: Shelf, base: str) -> None:
+    ids = ["p1", "p2", "q1", "q2", "q3"]
+    updates = [update(shelf, c, [1 + 4 * (c > "q"), 1, 1], base, flag=c > "q") for c in ids]
+    config = preset_config("test", aggregation={"method": "krum", "n_byzantine": 0})
+
+    outcome = run(shelf, one_cohort(base, ids), updates, config)
+
+    assert models(shelf, outcome) == {"c0": [1, 1, 1], "c1": [5, 1, 1]}
+
+
+def test_voters_without_examples_do_not_make_up_the_number(shelf: Shelf, base: str) -> None:
+    updates = [update(shelf, f"p{i}", [1, 1, i], base, n=10 * i) for i in range(3)]
+    config = preset_config("test", aggregation={"method": "krum", "n_byzantine": 0})
+    outcome = run(shelf, one_cohort(base, ["p0", "p1", "p2"]), updates, config)
+    assert str(outcome.decision.cohorts[0].gate_detail).startswith("2 updates have a weight")
+
+
 def test_single_cohort_ignores_flags(shelf: Shelf, example: Any) -> None:
     outcome = run(shelf, *example, config=preset_config("test", "fedavg"))
     assert set(cohorts_of(outcome).values()) == {"c0"}
@@ -199,6 +236,14 @@ def test_literal_presets_compare_with_the_average_of_everybody(
     consensus = shelf.read(outcome.decision.consensus_digest)
     assert consensus == pytest.approx([1 + 30 / 70, 1 + 10 / 70, 1 + 4 / 70])
     assert outcome.state.consensus_digest == outcome.decision.consensus_digest
+
+
+def test_average_of_everybody_is_made_by_no_rule(shelf: Shelf, example: Any) -> None:
+    """Those who drifted are part of it, and would be taken for liars."""
+    plain = run(shelf, *example, config=preset_config("test", "clma-literal"))
+    config = preset_config("test", "clma-literal", aggregation={"method": "median"})
+    outcome = run(shelf, *example, config=config)
+    assert outcome.decision.consensus_digest == plain.decision.consensus_digest
 
 
 def test_every_client_is_in_one_cohort_and_served_a_model(shelf: Shelf, base: str) -> None:

@@ -5,28 +5,33 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clma.aggregation.weighted_mean import average_models, weighted_mean
+from clma.aggregation.weighted_mean import weighted_mean
+from clma.cohorting.placement import AggregationJob
 from clma.config import preset_config
 from clma.errors import EmptyCohortError, InvalidUpdateError, ShapeMismatchError
 from clma.parameters.tensor_file import serialize_tensors
 from clma.records import ArtifactRef, SealedUpdate, TensorSpec
+from clma.round import aggregate_cohort
 
 ROWS = [np.array([1.0, 2.0]), np.array([4.0, -2.0]), np.array([0.5, 0.25])]
 
 
 def average(shelf, models, weights, base=None):
     """Average models on the shelf; return the result's file."""
-    refs = [shelf.put(m) for m in models]
-    return shelf.open(average_files(shelf, refs, weights, shelf.put(base or models[0])))
+    digests = [shelf.put(m).sha256 for m in models]
+    base_digest = shelf.put(base or models[0]).sha256
+    return shelf.open(average_files(shelf, digests, weights, base_digest))
 
 
-def average_files(shelf, refs, weights, base):
+def average_files(shelf, digests, weights, base_digest, **aggregation):
     voters = [
-        SealedUpdate(f"p{i}", base.sha256, ref, weight, False)
-        for i, (ref, weight) in enumerate(zip(refs, weights, strict=True))
+        SealedUpdate(f"p{i}", base_digest, ArtifactRef(digest, digest), weight, False)
+        for i, (digest, weight) in enumerate(zip(digests, weights, strict=True))
     ]
-    digest = shelf.save(average_models(voters, preset_config("test"), base, shelf.open))
-    return ArtifactRef(digest, digest)
+    job = AggregationJob("c0", tuple(voters))
+    config = preset_config("test", aggregation=aggregation)
+    made = aggregate_cohort(job, shelf.open, base_digest, config, shelf.save)
+    return ArtifactRef(made.model_digest, made.model_digest)
 
 
 def test_weights_are_example_counts() -> None:
@@ -69,15 +74,16 @@ def test_inputs_are_not_modified() -> None:
 
 
 def test_counters_keep_dtype_and_become_the_largest(shelf) -> None:
-    models = [{"n": np.array(v, np.int64)} for v in (100, 2**53 + 1, 103)]
+    models = [{"n": np.array(v, np.int64), "w": [0.0]} for v in (100, 2**53 + 1, 103)]
     with average(shelf, models, [1, 1, 1]) as file:
         assert file.spec("n").dtype == "I64"
         assert int(file.read("n")) == 2**53 + 1
 
 
 def test_masks_stay_the_base_models(shelf) -> None:
-    models = [{"m": np.array([True, True])}, {"m": np.array([False, True])}]
-    with average(shelf, models, [1, 1], base={"m": np.array([True, False])}) as file:
+    models = [{"m": np.array(m), "w": [0.0]} for m in ([True, True], [False, True])]
+    base = {"m": np.array([True, False]), "w": [0.0]}
+    with average(shelf, models, [1, 1], base=base) as file:
         assert file.read("m").tolist() == [True, False]
 
 
@@ -104,8 +110,7 @@ def test_the_mean_of_the_largest_is_the_largest(shelf, dtype: str, weights: list
     specs = [TensorSpec("w", dtype, (1,))]
     data = serialize_tensors({"w": np.array([-LARGEST[dtype]])}, specs)
     digest = shelf.save(data)
-    ref = ArtifactRef(digest, digest)
 
-    mean = average_files(shelf, [ref] * len(weights), weights, ref)
+    mean = average_files(shelf, [digest] * len(weights), weights, digest)
 
     assert shelf.read(mean.sha256) == pytest.approx([-LARGEST[dtype]], rel=1e-12)

@@ -154,6 +154,20 @@ def test_models_made_again_are_averages_of_the_others(fleet: Federation) -> None
     assert audit(Federation.open(store)).problems == ()
 
 
+@pytest.mark.parametrize(("method", "wanted"), [("median", 1 + 0.1 * 3.5), ("krum", 1.0)])
+def test_models_made_again_are_made_by_the_rule_of_their_night(
+    tmp_path: Path, method: str, wanted: float
+) -> None:
+    """Where the others are too few for it, the cohort goes back to the model before."""
+    fleet = make_fleet(tmp_path / "store", tmp_path, N_CLIENTS, aggregation={"method": method})
+    pass_night(fleet)
+
+    plan = forget_client(fleet, GONE, reaggregate=True)
+
+    with fleet.open_tensors(fleet.model_ref(plan.influenced[0].new_digest or "")) as file:
+        np.testing.assert_allclose(file.read("head.weight"), wanted, rtol=1e-6)
+
+
 def test_a_model_that_only_this_client_made_gives_way_to_the_one_before(tmp_path: Path) -> None:
     fleet = make_fleet(tmp_path / "store", tmp_path, 3)
     pass_night(fleet)

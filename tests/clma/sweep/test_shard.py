@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from clma.aggregation import AGGREGATORS
 from clma.cohorting.contract import Candidate, CohortingUnit, UnitMember
 from clma.cohorting.placement import AggregationJob
 from clma.cohorting.units import cohorting_units
@@ -18,6 +19,7 @@ from clma.sweep.inner_products import inner_products
 from clma.sweep.means import Sweep
 from clma.sweep.plan import SweepPlan, plan_sweep, shards
 from clma.sweep.shard import measurements, sweep_shard, unit_evidence
+from clma.sweep.votes import Votes
 from tests.clma.shelf import Shelf, one_cohort, sealed
 
 CONFIG = preset_config("test")
@@ -55,17 +57,17 @@ class Fleet:
         )
 
     def sweep(self, count: int):
-        """Return the sums of all shards and the slices of every job."""
-        slices: dict[str, list[np.ndarray]] = {}
+        """Return the sums of all shards and the votes of every job."""
+        votes: dict[str, list[Votes]] = {}
 
-        def save(job: AggregationJob, mean: np.ndarray) -> None:
-            slices.setdefault(job.cohort_id, []).append(mean)
+        def save(job: AggregationJob, found: Votes) -> None:
+            votes.setdefault(job.cohort_id, []).append(found)
 
         sums = [
             sweep_shard(self.plan, s, self.columns, self.shelf.open, self.config, save)
             for s in shards(count)
         ]
-        return sums, slices
+        return sums, votes
 
     def evidence(self, count: int):
         sums, _ = self.sweep(count)
@@ -86,12 +88,15 @@ def test_number_of_shards_changes_no_bit(fleet: Fleet, count: int) -> None:
     assert one.ks_statistics.tobytes() == several.ks_statistics.tobytes()
 
 
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_slices_of_all_shards_make_the_model_of_one_pass(fleet: Fleet, count: int) -> None:
-    _, slices = fleet.sweep(count)
+@pytest.mark.parametrize("method", [*AGGREGATORS, "robust"])
+def test_votes_of_all_shards_make_the_model_of_one_pass(shelf: Shelf, method: str) -> None:
+    aggregation = {"method": method, "n_byzantine": 0, "clip_factor": 0.99, "trim_fraction": 0.3}
+    fleet = Fleet(shelf, preset_config("test", aggregation=aggregation))
     job = fleet.plan.jobs[0]
-    args = (job, fleet.shelf.open, fleet.base.sha256, CONFIG, fleet.shelf.save)
-    assert aggregate_cohort(*args, slices["c0"]) == aggregate_cohort(*args)
+    args = (job, shelf.open, fleet.base.sha256, fleet.config, shelf.save)
+    for count in (1, 2, 5):
+        _, votes = fleet.sweep(count)
+        assert aggregate_cohort(*args, votes["c0"]) == aggregate_cohort(*args)
 
 
 def test_mean_is_the_weighted_mean_in_double(fleet: Fleet) -> None:
@@ -107,7 +112,11 @@ def test_mean_is_the_weighted_mean_in_double(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_every_client_is_measured_from_the_model_it_was_sent(fleet: Fleet, count: int) -> None:
+@pytest.mark.parametrize("method", ["weighted_mean", "median", "geometric_median"])
+def test_every_client_is_measured_from_the_model_it_was_sent(
+    shelf: Shelf, method: str, count: int
+) -> None:
+    fleet = Fleet(shelf, preset_config("test", aggregation={"method": method}))
     sums, _ = fleet.sweep(count)
     found = {m.client_id: m.update_norm for m in measurements(fleet.plan, sums)}
     base = flat(fleet.base_tensors)

@@ -1,0 +1,40 @@
+"""Some columns of all rows at a time, in memory that is used again."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clma.sweep.columns import BLOCK, Piece
+
+__all__ = ["Tile"]
+
+TILE_BYTES = 32 * 2**20
+"""Most memory for the columns of all rows that are computed together."""
+
+
+class Tile:
+    """A matrix with a row for every file.
+
+    Parameters
+    ----------
+    n_rows : int
+    dtype : type
+        float32 or float64.
+    """
+
+    def __init__(self, n_rows: int, dtype: type[np.floating]) -> None:
+        self._n_rows = n_rows
+        self.width = _width(n_rows, np.dtype(dtype).itemsize)
+        self._memory = np.empty(n_rows * self.width, dtype)
+
+    def cut(self, piece: Piece) -> NDArray[np.floating]:
+        """Return room for a piece, shape (n_rows, n_columns); what was there before is lost."""
+        n_columns = len(piece.span)
+        return self._memory[: self._n_rows * n_columns].reshape(self._n_rows, n_columns)
+
+
+def _width(n_rows: int, itemsize: int) -> int:
+    """Return the columns of a tile; only the rows decide, for sums depend on it."""
+    fit = max(1, TILE_BYTES // (itemsize * max(n_rows, 1)))
+    return max(256, min(BLOCK, 1 << fit.bit_length() - 1))
