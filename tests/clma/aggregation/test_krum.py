@@ -25,10 +25,12 @@ def test_the_mean_of_several_is_of_equal_weights(shelf: Shelf) -> None:
     np.testing.assert_allclose(made, (POINTS[0] + POINTS[2]) / 2)
 
 
-def test_of_equal_scores_the_first_client_is_taken(shelf: Shelf) -> None:
-    rows = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [9.0, 9.0]])
-    made = model_of(shelf, 0.1 * rows + 100, method="krum", n_byzantine=1)
-    assert made.tolist() == [100.1, 100.0]
+@pytest.mark.parametrize("angle", np.linspace(0.1, 1.5, 7))
+def test_of_equal_scores_the_first_client_is_taken(shelf: Shelf, angle: float) -> None:
+    """Rounding does not choose between the corners of a square."""
+    turn = angle + np.array([0, 2, 1, 3]) * np.pi / 2
+    rows = np.array([*zip(np.cos(turn), np.sin(turn), strict=True), (90.0, 90.0)]) + 1.0
+    assert model_of(shelf, rows, method="krum").tolist() == rows[0].tolist()
 
 
 def test_counters_are_those_of_the_chosen(shelf: Shelf) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from clma.aggregation import AGGREGATORS
 from clma.parameters.tensor_file import serialize_tensors
 from clma.records import TensorSpec
 from tests.clma.aggregation.test_weighted_mean import LARGEST, average_files
-from tests.clma.aggregation.voters import model_of
+from tests.clma.aggregation.voters import model_file, model_of
 from tests.clma.shelf import Shelf
 
 METHODS = [*AGGREGATORS, "robust"]
@@ -56,6 +58,13 @@ def test_voters_that_agree_are_followed(shelf: Shelf, method: str, n: int) -> No
     np.testing.assert_allclose(made, ROWS[0], rtol=1e-15)
 
 
+@pytest.mark.parametrize("method", ["median", "trimmed_mean", "krum"])
+def test_voters_that_agree_are_followed_to_the_bit(shelf: Shelf, method: str) -> None:
+    """The sum of ten equal numbers, divided by ten, is not always that number."""
+    row = np.random.default_rng(0).normal(size=500)
+    assert model_of(shelf, np.repeat(row[None], 10, axis=0), method=method).tolist() == row.tolist()
+
+
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "krum"])
 def test_a_single_voter_passes_through(shelf: Shelf, method: str) -> None:
     assert model_of(shelf, ROWS[:1], method=method).tolist() == ROWS[0].tolist()
@@ -81,9 +90,11 @@ def test_a_voter_without_examples_is_absent(shelf: Shelf, method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ROBUST)
-@pytest.mark.parametrize("size", [1e6, 1e38, -1e100])
-def test_liars_do_not_take_the_model_along(shelf: Shelf, method: str, size: float) -> None:
-    rows = np.concatenate([HONEST, np.full((2, 5), size)])
+@pytest.mark.parametrize("size", [np.float32(1e6), np.float32(1e38), np.float64(-1e100)])
+def test_liars_do_not_take_the_model_along(
+    shelf: Shelf, method: str, size: np.floating[Any]
+) -> None:
+    rows = np.concatenate([HONEST, np.full((2, 5), size)]).astype(size.dtype)
     made = model_of(shelf, rows, method=method, **SETTINGS)
     # What the geometric median of a share of 2 / 7 of liars is held to; the others are closer.
     centre = HONEST.mean(axis=0)
@@ -97,6 +108,16 @@ def test_liars_on_either_side_leave_the_model_among_the_honest(shelf: Shelf, met
     made = model_of(shelf, np.concatenate([HONEST, liars]), method=method, **SETTINGS)
     assert (HONEST.min(axis=0) <= made).all()
     assert (made <= HONEST.max(axis=0)).all()
+
+
+@pytest.mark.parametrize("method", ROBUST)
+@pytest.mark.parametrize("part", ["w", "bn.running_var"])
+def test_no_part_of_the_model_is_a_way_in(shelf: Shelf, method: str, part: str) -> None:
+    """Nor are tensors that cohorting does not look at."""
+    models = [{"w": row, "bn.running_var": 10 + row} for row in ROWS]
+    models[0] = {**models[0], part: models[0][part] + 1e6}
+    made = model_file(shelf, models, method=method, **SETTINGS)
+    assert np.abs(shelf.read(made.sha256, part)).max() < 20
 
 
 @every_rule

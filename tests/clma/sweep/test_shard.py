@@ -19,6 +19,7 @@ from clma.sweep.inner_products import inner_products
 from clma.sweep.means import Sweep
 from clma.sweep.plan import SweepPlan, plan_sweep, shards
 from clma.sweep.shard import measurements, sweep_shard, unit_evidence
+from clma.sweep.sums import added
 from clma.sweep.votes import Votes
 from tests.clma.shelf import Shelf, one_cohort, sealed
 
@@ -97,6 +98,17 @@ def test_votes_of_all_shards_make_the_model_of_one_pass(shelf: Shelf, method: st
     for count in (1, 2, 5):
         _, votes = fleet.sweep(count)
         assert aggregate_cohort(*args, votes["c0"]) == aggregate_cohort(*args)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_number_of_shards_changes_no_bit_of_what_rules_look_at(shelf: Shelf, count: int) -> None:
+    fleet = Fleet(shelf, preset_config("test", aggregation={"method": "geometric_median"}))
+
+    def products(votes: list[Votes]) -> tuple[bytes, bytes]:
+        norms = np.concatenate([v.norm_squares for v in votes], axis=1)
+        return added(g for v in votes for g in v.grams).tobytes(), norms.tobytes()
+
+    assert products(fleet.sweep(count)[1]["c0"]) == products(fleet.sweep(1)[1]["c0"])
 
 
 def test_mean_is_the_weighted_mean_in_double(fleet: Fleet) -> None:
