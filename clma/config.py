@@ -100,6 +100,11 @@ class CohortingConfig(_Section):
     reference: Literal["sent", "consensus"] = "sent"
     """`sent`: the model that the client was sent, groups within one origin cohort; `consensus`:
     last round's average over all accepted updates, one pool (Algorithm 1 as listed)."""
+    distance: Literal["exact", "sketch"] = "exact"
+    """`exact`: inner products of whole updates; `sketch`: of short random projections, for units of
+    many hundreds of clients, whose time then no longer grows with the square of their number."""
+    sketch_features: Annotated[int, Field(ge=64, le=4096, multiple_of=64)] = 256
+    """`sketch`: numbers per client; a cosine is off by about one over their square root."""
     max_groups: Annotated[int, Field(ge=1)] = 6
     """Most groups of a split. Clients that drift in more ways at once than this, each alone, wait
     in quarantine for one night (`cosine`): flags without a shift look like that."""
@@ -234,6 +239,7 @@ _LITERAL_DRIFT = {
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     # algorithms, section 10
     "clma": {},
+    "clma-sketch": {"cohorting": {"distance": "sketch"}},
     "clma-literal": {
         "drift": _LITERAL_DRIFT,
         "cohorting": {

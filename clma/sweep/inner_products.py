@@ -17,11 +17,12 @@ from clma.records import ArtifactRef
 from clma.sweep.columns import Columns, Piece
 from clma.sweep.means import Sweep
 from clma.sweep.rows import Rows
+from clma.sweep.sketch import Signs
 from clma.sweep.tiles import Tile
 
 __all__ = ["MAX_WIDE_ROWS", "InnerProducts", "inner_products"]
 
-MAX_WIDE_ROWS = 256
+MAX_WIDE_ROWS = 64
 """Up to so many rows, products are computed in float64. Beyond, where they take most of the time of
 a round, in float32 with float64 sums over blocks: half the time, errors of some 1e-7."""
 
@@ -33,28 +34,39 @@ class InnerProducts:
     Parameters
     ----------
     gram : ndarray of shape (n, n), float64
-        Inner products, in squared units of the parameters.
+        Inner products, in squared units of the parameters; of shape (0, 0) where sketches stand for
+        them.
     layer_squares : ndarray of shape (n_tensors, n), float64
         Squared norms by tensor, in the order of `Columns.specs`.
     sums : ndarray of shape (n,), float64
         Sums of the coordinates.
+    sketches : ndarray of shape (n, n_features), float64
+        Without a feature where they were not asked for.
     """
 
     gram: NDArray[np.float64]
     layer_squares: NDArray[np.float64]
     sums: NDArray[np.float64]
+    sketches: NDArray[np.float64]
 
     def __add__(self, other: InnerProducts) -> InnerProducts:
         return InnerProducts(
             self.gram + other.gram,
             self.layer_squares + other.layer_squares,
             self.sums + other.sums,
+            self.sketches + other.sketches,
         )
 
     @classmethod
-    def zeros(cls, n_rows: int, n_tensors: int) -> InnerProducts:
+    def zeros(cls, n_rows: int, n_tensors: int, n_features: int = 0) -> InnerProducts:
         """Return the sums over no column."""
-        return cls(np.zeros((n_rows, n_rows)), np.zeros((n_tensors, n_rows)), np.zeros(n_rows))
+        n_products = 0 if n_features else n_rows
+        return cls(
+            np.zeros((n_products, n_products)),
+            np.zeros((n_tensors, n_rows)),
+            np.zeros(n_rows),
+            np.zeros((n_rows, n_features)),
+        )
 
 
 def inner_products(
@@ -63,6 +75,7 @@ def inner_products(
     reference: ArtifactRef | None,
     *,
     max_wide_rows: float = MAX_WIDE_ROWS,
+    signs: Signs | None = None,
 ) -> Iterator[InnerProducts]:
     """Sum up inner products, as far as cohorting looks at the tensors.
 
@@ -75,6 +88,8 @@ def inner_products(
         Subtracted from every row; None: the raw weights (Algorithm 3 as listed).
     max_wide_rows : float
         Up to so many rows, products are computed in float64.
+    signs : Signs, optional
+        Sum up sketches instead of inner products.
 
     Yields
     ------
@@ -93,12 +108,13 @@ def inner_products(
         one_blas_thread(),
     ):
         for stripe in sweep.stripes:
-            result = InnerProducts.zeros(n, len(columns.specs))
+            n_features = 0 if signs is None else signs.n_features
+            result = InnerProducts.zeros(n, len(columns.specs), n_features)
             for piece in columns.pieces(stripe, width=tile.width):
                 if columns.selects_any(piece):
                     values = tile.cut(piece)
                     _load(values, rows, base, piece)
-                    _add_products(result, values, columns, piece)
+                    _add_products(result, values, columns, piece, signs)
             yield result
 
 
@@ -106,24 +122,31 @@ def _load(values: NDArray[np.floating], rows: Rows, base: Rows, piece: Piece) ->
     """Read the columns and subtract the reference."""
     reference = base.read(0, piece).astype(values.dtype) if len(base) else None
     for row in range(len(rows)):
-        np.copyto(values[row], rows.read(row, piece))
+        rows.read_into(row, piece, values[row])
         if reference is not None:
             values[row] -= reference
 
 
 def _add_products(
-    result: InnerProducts, values: NDArray[np.floating], columns: Columns, piece: Piece
+    result: InnerProducts,
+    values: NDArray[np.floating],
+    columns: Columns,
+    piece: Piece,
+    signs: Signs | None,
 ) -> None:
-    """Add the products of these columns to `result`, in place; `values` are used up."""
+    """Add what these columns make to `result`, in place; `values` are used up."""
     counted = columns.selection(piece)
     if counted is not None:
         values *= counted.astype(values.dtype)
-    gram = values @ values.T
-    result.gram[...] += gram
     result.sums[...] += values.sum(axis=1, dtype=np.float64)
-    if len(piece.parts) == 1:
-        result.layer_squares[piece.parts[0].tensor] += np.diag(gram)
-        return
+    if signs is None:
+        gram = values @ values.T
+        result.gram[...] += gram
+        if len(piece.parts) == 1:
+            result.layer_squares[piece.parts[0].tensor] += np.diag(gram)
+            return
+    else:
+        result.sketches[...] += signs.project(values, piece.span)
     for part in piece.parts:
         inside = values[:, part.start - piece.span.start : part.stop - piece.span.start]
         squares = np.einsum("ij,ij->i", inside, inside, dtype=np.float64)

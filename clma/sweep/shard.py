@@ -26,6 +26,7 @@ from clma.sweep.inner_products import InnerProducts, inner_products
 from clma.sweep.means import Sweep, mean_of_rows
 from clma.sweep.plan import CONSENSUS, Shard, SweepPlan, rule_of
 from clma.sweep.rows import Rows
+from clma.sweep.sketch import Signs, gram_of_sketches
 from clma.sweep.sums import added, kept_apart
 from clma.sweep.votes import Votes, take_votes
 
@@ -93,10 +94,8 @@ def sweep_shard(
     sweep = Sweep(columns, _stripes_of(columns, shard), open_tensors)
     norm_squares = []
     for job in plan.jobs:
-        measured = job.cohort_id != CONSENSUS
-        votes = take_votes(sweep, job.voters, rule_of(job, config), measured=measured)
-        save_votes(job, votes)
-        norm_squares += [votes.norm_squares[0]] if measured else []
+        squares = _vote(sweep, job, config, save_votes)
+        norm_squares += [] if job.cohort_id == CONSENSUS else [squares]
     if plan.measured:
         squares = np.zeros((2, len(sweep.stripes), len(plan.measured)))
         mean_of_rows(sweep, plan.measured, [0.0] * len(plan.measured), squares)
@@ -106,6 +105,17 @@ def sweep_shard(
         np.concatenate([nobody, *norm_squares], axis=1),
         tuple(_sum_unit(sweep, unit, shard, config) for unit in plan.units),
     )
+
+
+def _vote(
+    sweep: Sweep, job: AggregationJob, config: FederationConfig, save_votes: SaveVotes
+) -> NDArray[np.float64]:
+    """Take a cohort's votes and let go of them; return the squared norms."""
+    measured = job.cohort_id != CONSENSUS
+    votes = take_votes(sweep, job.voters, rule_of(job, config), measured=measured)
+    save_votes(job, votes)
+    squares: NDArray[np.float64] = votes.norm_squares[0]
+    return squares
 
 
 def measurements(plan: SweepPlan, sums: Sequence[ShardSums]) -> tuple[Measurement, ...]:
@@ -121,9 +131,9 @@ def measurements(plan: SweepPlan, sums: Sequence[ShardSums]) -> tuple[Measuremen
     ids = [u.client_id for u in (*updates, *plan.measured)]
     squares = dict(zip(ids, added(row for s in sums for row in s.norm_squares), strict=True))
     for number, unit in enumerate(plan.units):
-        gram = added(p.gram for s in sums for p in s.units[number].products)
+        own = added(p.layer_squares for s in sums for p in s.units[number].products).sum(axis=0)
         for row, member in enumerate(unit.members):
-            squares.setdefault(member.client_id, gram[row, row])
+            squares.setdefault(member.client_id, own[row])
     return tuple(
         Measurement(client_id, round(float(np.sqrt(squares[client_id])), EVIDENCE_DIGITS))
         for client_id in sorted(squares)
@@ -147,12 +157,15 @@ def unit_evidence(unit: CohortingUnit, sums: Sequence[UnitSums], columns: Column
     """
     n = len(unit.members)
     products = added(p for s in sums for p in s.products)
-    if not np.isfinite(products.gram).all():
+    gram = products.gram
+    if products.sketches.shape[1]:
+        gram = gram_of_sketches(products.sketches, products.layer_squares.sum(axis=0))
+    if not np.isfinite(gram).all():
         raise InvalidUpdateError("movements overflow float64, wanted weights of sane size")
     chosen = np.flatnonzero(columns.selected)
     n_selected = int(np.diff(columns.borders)[chosen].sum())
     movements = Movements(
-        (products.gram + products.gram.T) / 2,
+        (gram + gram.T) / 2,
         products.layer_squares[chosen],
         products.sums / max(n_selected, 1),
         tuple(columns.names[tensor] for tensor in chosen),
@@ -171,7 +184,7 @@ def _sum_unit(
 ) -> UnitSums:
     members = [m.tensors for m in unit.members]
     refs = [*members, *(c.model for c in unit.candidates)]
-    products = inner_products(sweep, refs, unit.reference)
+    products = inner_products(sweep, refs, unit.reference, signs=_signs(unit, config))
     raws = (p.gram for p in inner_products(sweep, members, None)) if needs_raw(config) else ()
     statistics = np.full(len(members), np.nan)
     mine = slice(shard.index, None, shard.count)
@@ -185,6 +198,12 @@ def _sum_unit(
 def needs_raw(config: FederationConfig) -> bool:
     """Tell whether the cohorting method looks at the weights themselves."""
     return config.cohorting.method == "signed_ks"
+
+
+def _signs(unit: CohortingUnit, config: FederationConfig) -> Signs | None:
+    if config.cohorting.distance == "exact":
+        return None
+    return Signs(unit.seed, config.cohorting.sketch_features)
 
 
 def _signed_ks(

@@ -34,6 +34,7 @@ def write_sums(sums: ShardSums) -> bytes:
             "gram": [p.gram for p in unit.products],
             "layer_squares": [p.layer_squares for p in unit.products],
             "sums": [p.sums for p in unit.products],
+            "sketches": [p.sketches for p in unit.products],
             "raw": unit.raw_grams,
             "ks": [unit.ks_statistics],
         }
@@ -73,9 +74,9 @@ def read_votes(path: Path, columns: NDArray[np.uint8]) -> Votes:
 
 
 def _read_unit(file: TensorFile, number: int) -> UnitSums:
-    names = ("gram", "layer_squares", "sums", "raw", "ks")
-    gram, layer_squares, sums, raw, statistics = (file.read(f"{number}.{n}") for n in names)
-    products = tuple(map(InnerProducts, gram, layer_squares, sums))
+    names = ("gram", "layer_squares", "sums", "sketches")
+    products = tuple(map(InnerProducts, *(file.read(f"{number}.{name}") for name in names)))
+    raw, statistics = (file.read(f"{number}.{name}") for name in ("raw", "ks"))
     return UnitSums(products, tuple(raw), statistics[0])
 
 

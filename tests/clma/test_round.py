@@ -284,3 +284,22 @@ def test_sealed_round_is_not_modified(shelf: Shelf, example: Any) -> None:
     copy = SealedRound(round_.round_num, round_.updates, round_.rows)
     run_round(state, round_, CONFIG, open_tensors=shelf.open, save_model=shelf.save)
     assert round_ == copy
+
+
+def test_sketches_find_the_same_cohorts(shelf, base) -> None:
+    rng = np.random.default_rng(0)
+    drifts = rng.normal(size=(2, 400))
+    start = shelf.put({"w": np.zeros(400, np.float32)}).sha256
+    updates = [
+        update(shelf, f"p{i}", list(drifts[i % 2] + rng.normal(0, 0.3, 400)), start, flag=True)
+        for i in range(8)
+    ]
+    state = one_cohort(start, [u.client_id for u in updates])
+
+    exact, sketched = (
+        run(shelf, state, updates, preset_config("test", preset))
+        for preset in ("clma", "clma-sketch")
+    )
+
+    assert cohorts_of(sketched) == cohorts_of(exact)
+    assert len(set(cohorts_of(exact).values())) == 2
