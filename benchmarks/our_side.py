@@ -18,13 +18,13 @@ from typing import Any
 
 from benchmarks.fleet_files import make_fleet, parse_size
 from benchmarks.meter import Meter, pin_to_one_cpu, process_cpu_s
-from clma.aggregation.weighted_mean import average_models
 from clma.cohorting.contract import CohortingUnit, UnitMember
 from clma.cohorting.form import form_groups
+from clma.cohorting.placement import AggregationJob
 from clma.config import preset_config
 from clma.parameters.tensor_file import TensorFile
 from clma.records import ArtifactRef, SealedUpdate
-from clma.round import columns_of
+from clma.round import aggregate_cohort, columns_of
 from clma.sweep.plan import Shard, SweepPlan
 from clma.sweep.shard import sweep_shard, unit_evidence
 
@@ -36,7 +36,7 @@ def run_flagged(
     places = {path.stem: path for path in (reference_path, *paths)}
 
     def opened(ref: ArtifactRef) -> TensorFile:
-        return TensorFile(places[ref.sha256])
+        return TensorFile(places[Path(ref.path).stem])
 
     base, config = ArtifactRef(reference_path.stem, reference_path.stem), preset_config("bench")
     updates = [
@@ -46,20 +46,25 @@ def run_flagged(
     members = tuple(UnitMember(u.client_id, "c0", u.tensors, u.n_examples) for u in updates)
     unit = CohortingUnit("c0", 2, members, base, (), seed=0)
     plan, columns = SweepPlan((), (), (unit,)), columns_of(base, opened, config)
-    sums = sweep_shard(plan, Shard(0, 1), columns, opened, config, _no_slice)
+    sums = sweep_shard(plan, Shard(0, 1), columns, opened, config, _no_votes)
     evidence = unit_evidence(unit, [sums.units[0]], columns)
     groups = form_groups(unit, evidence, config.cohorting).groups
     label = {client: number for number, group in enumerate(groups) for client in group.members}
     labels = [label[u.client_id] for u in updates]
-    models = [
-        average_models([u for u in updates if label[u.client_id] == n], config, base, opened)
-        for n in range(len(groups))
-    ]
+    models: list[bytes] = []
+
+    def save(model: bytes) -> str:
+        models.append(model)
+        return ""
+
+    for number in range(len(groups)):
+        voters = tuple(u for u in updates if label[u.client_id] == number)
+        aggregate_cohort(AggregationJob("c1", voters), opened, base.sha256, config, save)
     return [float(ks) for ks in evidence.ks_statistics], labels, models
 
 
-def _no_slice(*_: object) -> None:
-    """Take the mean of no cohort: everybody flagged."""
+def _no_votes(*_: object) -> None:
+    """Take the votes of no cohort: everybody flagged."""
 
 
 def run_task(task: dict[str, Any]) -> dict[str, Any]:
