@@ -19,6 +19,7 @@ from clma.errors import DamagedStoreError
 from clma.ledger.audit import audit
 from clma.ledger.chain import Entry, EntryKind
 from clma.ledger.federation import Federation
+from clma.ledger.keys import CHECKPOINTS_PREFIX
 from clma.ledger.preflight import Finding, Health, check_store
 from clma.records import ClientStatus, FederationState, Phase
 
@@ -126,6 +127,9 @@ def _of_audit(problem: str) -> Difference:
         return Difference("settings", what, mend or "'clma configure' writes it again")
     if problem.startswith("head.json"):
         return Difference("ledger", problem, "the next night writes it; compare with a backup now")
+    if problem.startswith(CHECKPOINTS_PREFIX):
+        mend = "nothing is lost: nights read the ledger until the next round opens and writes one"
+        return Difference("disk", problem, mend)
     return Difference("disk", problem, _restore(problem.split()[0]))
 
 
@@ -138,7 +142,7 @@ def _of_rounds(
     federation: Federation, state: FederationState, now: dt.datetime
 ) -> Iterator[Difference]:
     nightly = NIGHTLY.format(store=federation.store.url, name=federation.name)
-    newest = federation.entries()[-1]
+    newest = federation.journal.newest_entry()
     if state.phase is Phase.CREATED:
         yield Difference("rounds", "no round was opened yet", nightly)
     elif state.phase is Phase.OPEN and state.deadline and now - state.deadline > _LATE:

@@ -230,7 +230,7 @@ def _status_facts(
         "round": state.round_num,
         "phase": state.phase.value,
         "deadline": time_text(state.deadline),
-        "n_entries": len(opened.entries()),
+        "n_entries": opened.journal.n_entries(),
         "cohorts": [
             {**dataclasses.asdict(c), "n_members": len(state.members(c.cohort_id))}
             for c in state.cohorts.values()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from clma.aggregation import too_few_voters
 from clma.cohorting.placement import AggregationJob
-from clma.ledger.chain import EntryKind
 from clma.ledger.erasure import NewModel
 from clma.ledger.federation import Federation
 from clma.ledger.tables import read_rows
@@ -15,7 +14,7 @@ from clma.records import ROOT_COHORT, SealedUpdate
 from clma.round import aggregate_cohort
 from clma.rows import CohortRow, DriftRow
 
-__all__ = ["InfluencedModel", "committed_rounds", "influenced_models", "models_without"]
+__all__ = ["InfluencedModel", "influenced_models", "models_without"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +39,9 @@ class InfluencedModel:
     new_digest: str | None = None
 
 
-def committed_rounds(federation: Federation) -> tuple[int, ...]:
-    """Return the numbers of the committed rounds, rising."""
-    kind = EntryKind.ROUND_COMMITTED
-    return tuple(sorted({int(e.payload["round"]) for e in federation.entries() if e.kind is kind}))
-
-
 def influenced_models(federation: Federation, client_id: str) -> Iterator[InfluencedModel]:
     """Yield the models that a client's updates were averaged into, in the order of the rounds."""
-    for round_num in committed_rounds(federation):
+    for round_num in federation.committed_rounds():
         drift: Sequence[DriftRow] = read_rows(federation.store, round_num, "drift")
         for row in drift:
             if row.client_id == client_id and row.voted_in is not None:
@@ -107,7 +100,7 @@ def _consensus_without(
 ) -> dict[str, NewModel]:
     """Make the averages over everybody again, where the configuration keeps them."""
     models: dict[str, NewModel] = {}
-    for round_num in committed_rounds(federation):
+    for round_num in federation.committed_rounds():
         old = federation.state_at_commit(round_num).consensus_digest
         updates = federation.sealed_round(round_num).updates
         others = tuple(u for u in updates if u.client_id != client_id)

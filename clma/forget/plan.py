@@ -13,7 +13,6 @@ from clma.client.pull import find_client
 from clma.errors import RoundStateError
 from clma.forget.influence import (
     InfluencedModel,
-    committed_rounds,
     influenced_models,
     models_without,
 )
@@ -23,6 +22,7 @@ from clma.ledger.erasure import NewModel, payload_without
 from clma.ledger.federation import Federation
 from clma.ledger.inbox import MESSAGE_FILE
 from clma.ledger.keys import (
+    CHECKPOINTS_PREFIX,
     CONFIGS_PREFIX,
     check_key,
     inbox_prefix,
@@ -213,6 +213,7 @@ class Forgetting:
             is_theirs = parts[2] == "updates" and is_tensors_of(parts[3], self._client_id)
             if is_theirs or (is_note and quoted in self._store.get(key)):
                 yield key
+        yield from map(check_key, self._store.list(CHECKPOINTS_PREFIX))
         needed = {new.digest for new in self._models.values()}
         yield from (model_ref(digest).path for digest in self._models if digest not in needed)
 
@@ -222,7 +223,7 @@ class Forgetting:
 
     def _replaced(self) -> Iterator[tuple[str, str]]:
         keys = [
-            table_key(r, name) for r in committed_rounds(self._federation) for name in TABLE_NAMES
+            table_key(r, name) for r in self._federation.committed_rounds() for name in TABLE_NAMES
         ]
         for key in (*keys, *self._named_records(), *self._store.list(CONFIGS_PREFIX)):
             data = self._store.get(key)

@@ -1,19 +1,21 @@
 """Check a federation's folder: the chain, and every artifact that an entry names.
 
+That includes the checkpoints: each has to be what the entries up to it come to.
 What the folder holds and no entry names (an upload of the running round, a draft) is no problem.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from clma.errors import DamagedStoreError, StorageError
 from clma.ledger.chain import Entry, EntryKind
+from clma.ledger.checkpoint import CHECKPOINT, N_KEPT, Checkpoint, checkpoint_of
 from clma.ledger.federation import Federation
-from clma.ledger.keys import HEAD_KEY, entry_key
+from clma.ledger.keys import CHECKPOINTS_PREFIX, HEAD_KEY, entry_key
 from clma.ledger.sealed import parse_sealed
 from clma.records import ArtifactRef, model_ref
 
@@ -52,13 +54,16 @@ def audit(federation: Federation) -> AuditReport:
     """
     entries = federation.journal.reread()
     forgotten = _Forgotten.of(entries)
-    refs: dict[str, ArtifactRef] = {}
+    checkpoints = _checkpoints_to_check(federation, entries, forgotten)
+    refs: dict[str, ArtifactRef] = {ref.path: ref for ref in checkpoints.values()}
     for entry in entries:
-        refs |= {ref.path: ref for ref in _refs_in(entry.payload)}
+        evidence = {k: v for k, v in entry.payload.items() if k != CHECKPOINT}
+        refs |= {ref.path: ref for ref in _refs_in(evidence)}
     for path in [path for path in refs if _SEALED.fullmatch(path)]:
         refs |= _tensors_of(federation, refs[path])
     present = [ref for path, ref in refs.items() if path not in forgotten.removed]
     problems = [text for ref in present if (text := _problem(federation, ref, forgotten))]
+    problems += _wrong_checkpoints(federation, entries, checkpoints)
     problems += _unfinished(federation, forgotten)
     if federation.journal.head() is None:
         problems.append(
@@ -76,18 +81,55 @@ class _Forgotten:
     removed: frozenset[str]
     replaced: dict[str, str]
     redacted: dict[int, str]
+    newest: int
+
+    def after(self, entry: Entry) -> bool:
+        """Tell whether a client was forgotten after an entry."""
+        return entry.number < self.newest
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> _Forgotten:
         removed: set[str] = set()
         replaced: dict[str, str] = {}
         redacted: dict[int, str] = {}
+        newest = -1
         for entry in entries:
             if entry.kind is EntryKind.CLIENT_FORGOTTEN:
+                newest = entry.number
                 removed |= set(entry.payload["removed"])
                 replaced |= entry.payload["replaced"]
                 redacted |= {int(n): d for n, d in entry.payload["redacted"].items()}
-        return cls(frozenset(removed), replaced, redacted)
+        return cls(frozenset(removed), replaced, redacted, newest)
+
+
+def _checkpoints_to_check(
+    federation: Federation, entries: Sequence[Entry], forgotten: _Forgotten
+) -> dict[int, ArtifactRef]:
+    """Return those that have to be there, and older ones as far as they are, by entry."""
+    present = set(federation.store.list(CHECKPOINTS_PREFIX))
+    found: dict[int, ArtifactRef] = {}
+    for entry in reversed(entries):
+        ref = checkpoint_of(entry)
+        if ref is None or ref.path in forgotten.removed:
+            continue
+        if (len(found) < N_KEPT and not forgotten.after(entry)) or ref.path in present:
+            found[entry.number] = ref
+    return found
+
+
+def _wrong_checkpoints(
+    federation: Federation, entries: Sequence[Entry], refs: Mapping[int, ArtifactRef]
+) -> Iterator[str]:
+    """Fold all entries and tell which checkpoints say something else."""
+    known = Checkpoint()
+    for entry in entries[: max(refs, default=-1) + 1]:
+        sha256 = federation.journal.digest(entry.number)
+        known = known.after(entry, sha256)
+        if entry.number in refs:
+            says = federation.journal.read_checkpoint(entry)
+            # One that cannot be read was told as an artifact.
+            if says is not None and says != known:
+                yield f"{refs[entry.number].path} is not what the ledger comes to"
 
 
 def _refs_in(values: Any) -> Iterator[ArtifactRef]:

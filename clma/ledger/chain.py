@@ -4,7 +4,8 @@ Entry n is the object ``ledger/0000000n.json``, created only if it is absent, an
 of the bytes of entry n - 1. Two writers of one number: exactly one wins, the other reads again.
 
 ``head.json`` names the newest entry, so that a ledger whose end was cut off is told from a shorter
-one; it may lag behind after a crash and never runs ahead.
+one; it may lag behind after a crash and never runs ahead. It is also where reading begins: from
+there back, as far as somebody asks, so that the length of the past costs nothing.
 
 An entry can be redacted, which is how a client is forgotten: it then says which digest it had, and
 a later entry says which it has. So the chain holds, and only that later entry allows it.
@@ -27,69 +28,23 @@ import datetime as dt
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
-from clma import __version__
 from clma.errors import ConflictError, DamagedStoreError, MissingObjectError, StorageError
+from clma.ledger.entry import (
+    NO_ENTRY,
+    Entry,
+    EntryKind,
+    canonical_json,
+    entry_bytes,
+    parse_entry,
+)
 from clma.ledger.keys import HEAD_KEY, LEDGER_PREFIX, entry_key
 from clma.ledger.store import Store
 
 __all__ = ["Chain", "Entry", "EntryKind", "Head", "canonical_json"]
-
-NO_ENTRY = "0" * 64
-"""`previous` of entry 0."""
-
-
-class EntryKind(StrEnum):
-    """What can happen to a federation."""
-
-    FEDERATION_CREATED = "federation-created"
-    CONFIGURATION_CHANGED = "configuration-changed"
-    CLIENT_REGISTERED = "client-registered"
-    CLIENT_KEY_ADDED = "client-key-added"
-    CLIENT_KEY_REVOKED = "client-key-revoked"
-    CLIENT_PAUSED = "client-paused"
-    CLIENT_RESUMED = "client-resumed"
-    CLIENT_FORGOTTEN = "client-forgotten"
-    ROUND_OPENED = "round-opened"
-    ROUND_SEALED = "round-sealed"
-    ROUND_COMMITTED = "round-committed"
-    ROUND_HELD = "round-held"
-    MODEL_PROMOTED = "model-promoted"
-    MODEL_ROLLED_BACK = "model-rolled-back"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One thing that happened.
-
-    Parameters
-    ----------
-    number : int
-        0 is the creation.
-    kind : EntryKind
-    at : datetime
-        In UTC; for people, it decides nothing.
-    previous : str
-        SHA-256 of the bytes of the entry before.
-    payload : mapping
-        JSON values.
-    software : str
-        Who wrote it.
-    original : str or None
-        Of a redacted entry: SHA-256 of the bytes it was written with, which the next one follows.
-    """
-
-    number: int
-    kind: EntryKind
-    at: dt.datetime
-    previous: str
-    payload: Mapping[str, Any]
-    software: str = f"clma {__version__}"
-    original: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +62,24 @@ class Head:
     sha256: str
 
 
-def canonical_json(values: Any) -> bytes:
-    """Write JSON values as UTF-8 with sorted keys and without NaN: equal values, equal bytes."""
-    text = json.dumps(
-        values, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-    return text.encode()
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """An entry that was read, and the SHA-256 of its bytes: as written, and as they are now."""
+
+    entry: Entry
+    written: str
+    found: str
+
+    @property
+    def is_redacted(self) -> bool:
+        return self.entry.original is not None
 
 
 class Chain:
-    """Reads and appends entries; keeps what it has verified, so that reading again is cheap.
+    """Reads and appends entries; safe to use from several threads.
+
+    What was read is kept: always the newest entries without a gap, each checked against the one
+    that follows it.
 
     Parameters
     ----------
@@ -125,9 +88,11 @@ class Chain:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
-        self._entries: list[Entry] = []
-        self._digests: list[str] = []
+        self._lock = threading.RLock()
+        self._links: dict[int, _Link] = {}
+        self._first = self._end = 0
+        self._redacted: set[int] = set()
+        """Entries that were read and that no later one was seen to allow yet."""
 
     def read_all(self) -> tuple[Entry, ...]:
         """Read and verify the whole chain, from the store's first byte.
@@ -140,41 +105,83 @@ class Chain:
         """
         # The head goes first: entries that are added meanwhile are beyond it.
         head = self.head()
-        keys = self._store.list(LEDGER_PREFIX)
+        keys = self._listed()
+        links: dict[int, _Link] = {}
+        for number, key in enumerate(keys):
+            links[number] = _read_link(number, self._store.get(key))
+            _check_follows(links.get(number - 1), links[number])
+        _check_redacted(links, {n for n, link in links.items() if link.is_redacted})
+        _check_head(head, links)
         with self._lock:
-            self._entries, self._digests = [], []
-            redacted: dict[int, str] = {}
-            for number, key in enumerate(keys):
-                if key != entry_key(number):
-                    raise DamagedStoreError(f"{entry_key(number)} is missing, found {key}")
-                data = self._store.get(key)
-                self._take(number, data)
-                if self._entries[-1].original is not None:
-                    redacted[number] = hashlib.sha256(data).hexdigest()
-            self._check_redacted(redacted)
-            self._check_head(head)
-            return tuple(self._entries)
+            self._links, self._first, self._end = links, 0, len(links)
+            self._redacted.clear()
+        return tuple(link.entry for link in links.values())
 
     def read(self) -> tuple[Entry, ...]:
         """Return the chain with the entries that were added since the last look."""
-        if not self._entries:
-            return self.read_all()
         with self._lock:
-            while True:
-                number = len(self._entries)
-                try:
-                    data = self._store.get(entry_key(number))
-                except MissingObjectError:
-                    return tuple(self._entries)
-                self._take(number, data)
+            if not self._links:
+                return self.read_all()
+            n_entries = self.n_entries()
+            self.entry(0)
+            return tuple(self._links[number].entry for number in range(n_entries))
+
+    def n_entries(self) -> int:
+        """Return how many entries there are by now, from ``head.json`` on.
+
+        Raises
+        ------
+        DamagedStoreError
+            If the end was cut off or changed; names the entry.
+        """
+        with self._lock:
+            if not self._links:
+                self._find_end()
+            self._read_on()
+            return self._end
+
+    def entry(self, number: int) -> Entry:
+        """Return an entry, which has to be there, as the entries after it witness it.
+
+        Raises
+        ------
+        DamagedStoreError
+            If it or one of those after it was changed or is missing.
+        """
+        return self._link(number).entry
+
+    def newest_first(self) -> Iterator[Entry]:
+        """Yield the entries from the newest back; those that nobody asks for are not read."""
+        for number in reversed(range(self.n_entries())):
+            yield self.entry(number)
 
     def digest(self, number: int) -> str:
         """Return the SHA-256 of an entry as it was written, whatever was redacted since.
 
         Every entry holds the digest of the one before, so this one stands for all before it.
         """
-        self.read()
-        return self._digests[number]
+        return self._link(number).written
+
+    def identity(self) -> str:
+        """Return the SHA-256 of the first entry, by itself: without those that follow it."""
+        with self._lock:
+            known = self._links.get(0)
+        return (known or _read_link(0, self._store.get(entry_key(0)))).written
+
+    def pick(self, number: int, sha256: str) -> Entry:
+        """Return an entry by the digest of its bytes, without those that follow it.
+
+        Raises
+        ------
+        DamagedStoreError
+            If it is missing or its bytes are others.
+        """
+        with self._lock:
+            known = self._links.get(number)
+        link = known or _read_link(number, self._store.get(entry_key(number)))
+        if link.found != sha256:
+            raise DamagedStoreError(f"{entry_key(number)} was changed after it was written")
+        return link.entry
 
     def head(self) -> Head | None:
         """Return what ``head.json`` says, None where there is none.
@@ -217,115 +224,148 @@ class Chain:
         ConflictError
             If the chain is longer by now, or another writer was first.
         """
-        n_entries = len(self.read())
-        if n_entries != expected_number:
-            raise ConflictError(
-                f"{self._store.url}: the ledger has {n_entries} entries, expected {expected_number}"
-            )
         with self._lock:
+            n_entries = self.n_entries()
+            if n_entries != expected_number:
+                raise ConflictError(
+                    f"{self._store.url}: the ledger has {n_entries} entries, "
+                    f"expected {expected_number}"
+                )
             at = dt.datetime.now(dt.UTC) if at is None else at.astimezone(dt.UTC)
-            entry = Entry(expected_number, kind, at, self._previous(), payload)
-            data = _entry_bytes(entry)
-            self._store.put_if_absent(entry_key(expected_number), data)
-            self._take(expected_number, data)
+            previous = self.digest(n_entries - 1) if n_entries else NO_ENTRY
+            data = entry_bytes(Entry(n_entries, kind, at, previous, payload))
+            self._store.put_if_absent(entry_key(n_entries), data)
+            self._keep(_read_link(n_entries, data))
             # The entry is what counts; a head that lags is brought forward later.
             with contextlib.suppress(StorageError):
                 self._write_head()
-            return self._entries[-1]
+            return self.entry(n_entries)
 
     def bring_head_forward(self) -> None:
         """Name the newest entry in ``head.json``, if whoever wrote it could not."""
-        entries = self.read()
         with self._lock:
+            n_entries = self.n_entries()
             head = self.head()
-            if head is not None and head.number < len(entries) - 1:
+            if head is not None and head.number < n_entries - 1:
                 self._write_head()
 
     def redact(self, number: int, payload: Mapping[str, Any]) -> bytes:
         """Return an entry's bytes with another payload; `replace` puts them in its place."""
-        entry = self.read()[number]
-        return _entry_bytes(
-            dataclasses.replace(entry, payload=payload, original=self.digest(number))
-        )
+        link = self._link(number)
+        return entry_bytes(dataclasses.replace(link.entry, payload=payload, original=link.written))
 
     def replace(self, number: int, data: bytes) -> None:
         """Put an entry's redacted bytes in its place; a later entry has to name their digest."""
         self._store.replace(entry_key(number), data)
 
-    def _previous(self) -> str:
-        return self._digests[-1] if self._digests else NO_ENTRY
+    def _listed(self) -> Sequence[str]:
+        keys = self._store.list(LEDGER_PREFIX)
+        for number, key in enumerate(keys):
+            if key != entry_key(number):
+                raise DamagedStoreError(f"{entry_key(number)} is missing, found {key}")
+        return keys
+
+    def _find_end(self) -> None:
+        head = self.head()
+        # Without a head nothing but the names tells how many there are.
+        number = len(self._listed()) - 1 if head is None else head.number
+        links: dict[int, _Link] = {}
+        with contextlib.suppress(MissingObjectError):
+            if number >= 0:
+                links[number] = _read_link(number, self._store.get(entry_key(number)))
+        _check_head(head, links)
+        self._links, self._first, self._end = {}, number + 1, number + 1
+        for link in links.values():
+            self._keep(link)
+
+    def _keep(self, link: _Link) -> None:
+        number = link.entry.number
+        self._links[number] = link
+        self._first, self._end = min(self._first, number), max(self._end, number + 1)
+        if link.is_redacted:
+            self._redacted.add(number)
+
+    def _read_on(self) -> None:
+        while True:
+            try:
+                data = self._store.get(entry_key(self._end))
+            except MissingObjectError:
+                break
+            link = _read_link(self._end, data)
+            _check_follows(self._links.get(self._end - 1), link)
+            self._keep(link)
+        if self._redacted:
+            _check_redacted(self._links, self._redacted)
+            self._redacted.clear()
+
+    def _link(self, number: int) -> _Link:
+        with self._lock:
+            if number >= self._end:
+                self.n_entries()
+            while number < self._first:
+                self._read_back()
+            if self._redacted:
+                # What allows it may have been written since the last look.
+                self._read_on()
+            return self._links[number]
+
+    def _read_back(self) -> None:
+        number = self._first - 1
+        try:
+            link = _read_link(number, self._store.get(entry_key(number)))
+        except MissingObjectError:
+            raise DamagedStoreError(
+                f"{entry_key(number)} is missing, {entry_key(self._first)} follows it"
+            ) from None
+        _check_follows(link, self._links[self._first])
+        if number == 0:
+            _check_follows(None, link)
+        self._keep(link)
 
     def _write_head(self) -> None:
-        head = {"number": len(self._entries) - 1, "sha256": self._digests[-1]}
+        number = self._end - 1
+        head = {"number": number, "sha256": self._links[number].written}
         self._store.replace(HEAD_KEY, canonical_json(head))
 
-    def _check_head(self, head: Head | None) -> None:
-        if head is None:
-            return
-        if head.number >= len(self._entries):
-            raise DamagedStoreError(
-                f"{entry_key(head.number)} is missing, {HEAD_KEY} names it as the newest entry; "
-                f"if this is a backup that was made while a night ran, delete {HEAD_KEY}"
-            )
-        if head.number < 0 or self._digests[head.number] != head.sha256:
-            raise DamagedStoreError(
-                f"{entry_key(max(head.number, 0))} is not the entry that {HEAD_KEY} names"
-            )
 
-    def _check_redacted(self, redacted: Mapping[int, str]) -> None:
-        allowed: dict[int, str] = {}
-        for entry in self._entries:
-            if entry.kind is EntryKind.CLIENT_FORGOTTEN:
-                listed = entry.payload.get("redacted", {})
-                allowed |= {int(n): d for n, d in listed.items() if int(n) < entry.number}
-        for number, digest in redacted.items():
-            if allowed.get(number) != digest:
-                raise DamagedStoreError(f"{entry_key(number)} was changed after it was written")
-
-    def _take(self, number: int, data: bytes) -> None:
-        # A second thread of this process may have taken the same entry already.
-        if number < len(self._entries):
-            return
-        entry = _parse_entry(number, data)
-        if entry.previous != self._previous():
-            raise DamagedStoreError(
-                f"{entry_key(number)} follows an entry with SHA-256 {entry.previous[:12]}..., "
-                f"{entry_key(number - 1) if number else 'nothing'} has {self._previous()[:12]}...: "
-                "one of them was changed"
-            )
-        self._entries.append(entry)
-        self._digests.append(entry.original or hashlib.sha256(data).hexdigest())
+def _read_link(number: int, data: bytes) -> _Link:
+    entry, found = parse_entry(number, data), hashlib.sha256(data).hexdigest()
+    return _Link(entry, entry.original or found, found)
 
 
-def _entry_bytes(entry: Entry) -> bytes:
-    values = {
-        "number": entry.number,
-        "kind": entry.kind.value,
-        "at": entry.at.isoformat(),
-        "previous": entry.previous,
-        "payload": entry.payload,
-        "software": entry.software,
-    }
-    if entry.original is not None:
-        values["original"] = entry.original
-    return canonical_json(values)
-
-
-def _parse_entry(number: int, data: bytes) -> Entry:
-    try:
-        values = json.loads(data)
-        entry = Entry(
-            number=values["number"],
-            kind=EntryKind(values["kind"]),
-            at=dt.datetime.fromisoformat(values["at"]),
-            previous=values["previous"],
-            payload=values["payload"],
-            software=values["software"],
-            original=values.get("original"),
+def _check_follows(before: _Link | None, link: _Link) -> None:
+    previous = before.written if before else NO_ENTRY
+    number, says = link.entry.number, link.entry.previous
+    if says != previous:
+        raise DamagedStoreError(
+            f"{entry_key(number)} follows an entry with SHA-256 {says[:12]}..., "
+            f"{entry_key(number - 1) if number else 'nothing'} has {previous[:12]}...: "
+            "one of them was changed"
         )
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedStoreError(f"{entry_key(number)} is not an entry: {error}") from None
-    # The bytes count, not what they mean: an entry that is only spelt differently was changed, too.
-    if entry.number != number or _entry_bytes(entry) != data:
-        raise DamagedStoreError(f"{entry_key(number)} was changed after it was written")
-    return entry
+
+
+def _check_head(head: Head | None, links: Mapping[int, _Link]) -> None:
+    if head is None:
+        return
+    link = links.get(head.number)
+    if link is None and head.number >= 0:
+        raise DamagedStoreError(
+            f"{entry_key(head.number)} is missing, {HEAD_KEY} names it as the newest entry; "
+            f"if this is a backup that was made while a night ran, delete {HEAD_KEY}"
+        )
+    if link is None or link.written != head.sha256:
+        raise DamagedStoreError(
+            f"{entry_key(max(head.number, 0))} is not the entry that {HEAD_KEY} names"
+        )
+
+
+def _check_redacted(links: Mapping[int, _Link], redacted: Set[int]) -> None:
+    """Refuse a redaction that no later entry allows; `links` reach to the newest entry."""
+    allowed: dict[int, str] = {}
+    for link in sorted(links.values(), key=lambda known: known.entry.number):
+        if link.entry.kind is EntryKind.CLIENT_FORGOTTEN:
+            listed = link.entry.payload.get("redacted", {})
+            allowed |= {int(n): d for n, d in listed.items() if int(n) < link.entry.number}
+    for number in redacted:
+        if allowed.get(number) != links[number].found:
+            raise DamagedStoreError(f"{entry_key(number)} was changed after it was written")

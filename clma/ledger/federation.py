@@ -39,6 +39,7 @@ from clma.errors import (
 )
 from clma.ledger.base_model import read_base_model
 from clma.ledger.chain import Chain, EntryKind
+from clma.ledger.checkpoint import CHECKPOINT
 from clma.ledger.journal import Payload
 from clma.ledger.keys import CONFIGS_PREFIX, LEDGER_PREFIX, inbox_prefix, table_key
 from clma.ledger.registry import register_clients, register_keys, revoke_key
@@ -156,7 +157,7 @@ class Federation(FederationSettings):
         """
         store = Store.open(url)
         federation = cls(store)
-        if not federation.entries():
+        if not federation.journal.n_entries():
             if store.list(CONFIGS_PREFIX):
                 raise UnknownFederationError(
                     f"store {store.url} holds a federation whose creation was not finished; "
@@ -181,8 +182,9 @@ class Federation(FederationSettings):
     def spec(self) -> tuple[TensorSpec, ...]:
         """Names, dtypes and shapes that every model of the federation has."""
         if self._specs is None:
-            base = ArtifactRef(**self.entries()[0].payload["base"])
-            with self.open_tensors(base) as file:
+            # Any of its models will do; the first one is as far away as the first entry.
+            digest = self.state().cohorts[ROOT_COHORT].model_digest
+            with self.open_tensors(model_ref(digest)) as file:
                 self._specs = file.specs
         return self._specs
 
@@ -338,8 +340,8 @@ class Federation(FederationSettings):
             `round_num`, and that one was never sealed.
         """
         for _ in range(_MAX_SEALS):
-            entries = self.entries()
-            state = self.journal.state_after(len(entries) - 1)
+            newest = self.journal.newest()
+            state, n_entries = newest.state, newest.number + 1
             if round_num is None:
                 round_num = state.round_num
             if state.round_num != round_num:
@@ -351,11 +353,11 @@ class Federation(FederationSettings):
             self.sweep_drafts()
             before = self._sealed_before(state)
             config = self.config_of(state)
-            ref = write_sealed(self.store, state, config, self.spec, before, basis=len(entries))
+            ref = write_sealed(self.store, state, config, self.spec, before, basis=n_entries)
             sealed = dataclasses.replace(state, phase=Phase.SEALED, sealed=ref)
             payload = {"round": round_num, **changes(state, sealed)}
             try:
-                self.journal.append(EntryKind.ROUND_SEALED, payload, len(entries), now)
+                self.journal.append(EntryKind.ROUND_SEALED, payload, n_entries, now)
             except ConflictError:
                 # By another writer, who may have decided it by now. Otherwise a client, a key or a
                 # setting was changed: what lies there is judged anew, by what holds now.
@@ -411,7 +413,7 @@ class Federation(FederationSettings):
             recorded = self.journal.find(EntryKind.ROUND_COMMITTED, round_num)
             if recorded is None:
                 raise RoundStateError(f"round {round_num} is {state.phase.value}, wanted sealed")
-            if recorded.payload != payload:
+            if {k: v for k, v in recorded.payload.items() if k != CHECKPOINT} != payload:
                 raise ConflictError(f"round {round_num} is committed with another decision")
             return None
 

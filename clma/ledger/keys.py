@@ -16,12 +16,15 @@ import re
 from clma.errors import UnknownClientError
 
 __all__ = [
+    "CHECKPOINTS_PREFIX",
     "CONFIGS_PREFIX",
     "CONFIG_KEY",
     "HEAD_KEY",
     "LEDGER_PREFIX",
     "check_client_id",
     "check_key",
+    "checkpoint_key",
+    "checkpoint_number",
     "claim_key",
     "config_key",
     "entry_key",
@@ -40,6 +43,7 @@ __all__ = [
     "updates_prefix",
 ]
 
+CHECKPOINTS_PREFIX = "checkpoints"
 CONFIG_KEY = "federation.toml"
 CONFIGS_PREFIX = "configs"
 HEAD_KEY = "head.json"
@@ -48,6 +52,7 @@ LEDGER_PREFIX = "ledger"
 # No part starts with a dot: that excludes '.', '..' and the drafts that a local disk stages.
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=-]{0,127}")
 _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_CHECKPOINT = re.compile(rf"{CHECKPOINTS_PREFIX}/([0-9]{{8,}})-[0-9a-f]{{16}}\.json")
 # Windows opens a device for these, with any extension.
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 
@@ -99,6 +104,17 @@ def printable(text: str, limit: int = 80) -> str:
 def entry_key(number: int) -> str:
     """Return the key of a ledger entry."""
     return f"{LEDGER_PREFIX}/{number:08d}.json"
+
+
+def checkpoint_key(number: int, digest: str) -> str:
+    """Return the key of the state after an entry; two writers of one entry differ in the digest."""
+    return f"{CHECKPOINTS_PREFIX}/{number:08d}-{digest[:16]}.json"
+
+
+def checkpoint_number(key: str) -> int | None:
+    """Return the number of a checkpoint's entry, or None if that is no checkpoint's key."""
+    found = _CHECKPOINT.fullmatch(key)
+    return int(found[1]) if found else None
 
 
 def config_key(digest: str) -> str:

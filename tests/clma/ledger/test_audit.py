@@ -27,8 +27,8 @@ def federation(url: str, tmp_path: Path) -> Federation:
 def test_an_untouched_folder_has_no_problem(federation: Federation) -> None:
     report = audit(federation)
 
-    # Configuration, two models, sealed record, five tables, one update.
-    assert (report.n_entries, report.n_artifacts, report.problems) == (5, 10, ())
+    # Configuration, two models, sealed record, five tables, one update, two checkpoints.
+    assert (report.n_entries, report.n_artifacts, report.problems) == (5, 12, ())
 
 
 @pytest.mark.parametrize("what", ["table", "update", "model"])

@@ -4,6 +4,7 @@ import datetime as dt
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import pytest
 
@@ -170,3 +171,44 @@ def test_equal_values_have_equal_bytes() -> None:
     assert canonical_json({"b": 1, "a": [None, "é"]}) == '{"a":[null,"é"],"b":1}'.encode()
     with pytest.raises(ValueError, match="JSON"):
         canonical_json({"a": float("nan")})
+
+
+def test_reading_back_stops_where_nobody_asks(store: Store) -> None:
+    grown(store, 5)
+    store.delete(entry_key(1))
+    chain = Chain(store)
+
+    assert [e.number for e in islice(chain.newest_first(), 3)] == [4, 3, 2]
+    with pytest.raises(DamagedStoreError, match=r"00000001\.json is missing, .*2\.json follows it"):
+        chain.entry(1)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_redaction_that_no_entry_names_is_found_from_the_end(store: Store, number: int) -> None:
+    chain = grown(store, 3)
+    chain.replace(number, chain.redact(number, {"round": "forged"}))
+
+    with pytest.raises(DamagedStoreError, match=rf"0000000{number}\.json was changed"):
+        Chain(store).entry(1)
+
+
+def test_without_a_head_the_names_tell_the_end(store: Store) -> None:
+    grown(store, 3)
+    store.delete(HEAD_KEY)
+
+    assert Chain(store).n_entries() == 3
+
+
+def test_an_entry_is_picked_by_its_own_digest(store: Store) -> None:
+    chain = grown(store, 3)
+
+    assert Chain(store).pick(1, chain.digest(1)) == chain.entry(1)
+    with pytest.raises(DamagedStoreError, match=r"00000001\.json was changed"):
+        Chain(store).pick(1, chain.digest(2))
+
+
+def test_the_first_entry_is_known_without_the_others(store: Store) -> None:
+    chain = grown(store, 3)
+    store.delete(entry_key(1))
+
+    assert Chain(store).identity() == chain.digest(0)
