@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from clma.client import submit
+from clma.config import AggregationConfig
 from clma.ledger.federation import Federation
 from clma.parameters.tensor_file import TensorFile, serialize_tensors
 from clma.records import Phase
@@ -94,6 +96,12 @@ def test_page_of_reasons_is_the_closed_list() -> None:
     page = (ROOT / "docs" / "reasons.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", page, re.M))
     assert rows == {reason.value: text for reason, text in EXPLANATIONS.items()}
+
+
+def test_page_of_aggregation_rules_is_the_closed_list() -> None:
+    page = (ROOT / "docs" / "aggregation.md").read_text(encoding="utf-8")
+    methods = AggregationConfig.model_fields["method"].annotation
+    assert re.findall(r"^\| `(\w+)` \|", page, re.M) == list(get_args(methods))
 
 
 @pytest.mark.parametrize(
