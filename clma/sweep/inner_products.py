@@ -26,6 +26,10 @@ MAX_WIDE_ROWS = 64
 """Up to so many rows, products are computed in float64. Beyond, where they take most of the time of
 a round, in float32 with float64 sums over blocks: half the time, errors of some 1e-7."""
 
+MAX_NARROW = 1e15
+"""Largest movement whose products are taken in float32: the squares of all columns of a tile can
+still be added. One client with absurd weights must not cost the others theirs."""
+
 
 @dataclass(frozen=True, slots=True)
 class InnerProducts:
@@ -101,6 +105,7 @@ def inner_products(
     # Raw weights have most of their digits in common.
     wide = reference is None or n <= max_wide_rows or any(s.dtype == "F64" for s in columns.specs)
     tile = Tile(n, np.float64 if wide else np.float32)
+    spare = Tile(0 if wide else n, np.float64, width=tile.width)
     others = [] if reference is None else [reference]
     with (
         Rows(refs, sweep.open_tensors, columns, width=tile.width) as rows,
@@ -114,6 +119,9 @@ def inner_products(
                 if columns.selects_any(piece):
                     values = tile.cut(piece)
                     _load(values, rows, base, piece)
+                    if not wide and not np.abs(values).max() <= MAX_NARROW:
+                        values = spare.cut(piece)
+                        _load(values, rows, base, piece)
                     _add_products(result, values, columns, piece, signs)
             yield result
 

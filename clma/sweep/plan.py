@@ -1,9 +1,9 @@
 """What one pass over a round's files is to come to.
 
-Every accepted update is read once: a voter for its cohort's mean and its own norm, a quarantined
-client for the inner products of its unit. The few that are neither are only measured. What a
-quarantined group comes to is known after the pass, so a new cohort's model is made from its
-members' files afterwards.
+Every accepted update is read once: a voter for its cohort's columns and its own norm, a quarantined
+client for the inner products of its unit (rules that compare voters read them again). The few that
+are neither are only measured. What a quarantined group comes to is known after the pass, so a new
+cohort's model is made from its members' files afterwards.
 """
 
 from __future__ import annotations

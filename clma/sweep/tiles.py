@@ -21,15 +21,20 @@ class Tile:
     n_rows : int
     dtype : type
         float32 or float64.
+    width : int, optional
+        Most columns. Default: as many as fit, at most a block.
     """
 
-    def __init__(self, n_rows: int, dtype: type[np.floating]) -> None:
+    def __init__(self, n_rows: int, dtype: type[np.floating], *, width: int | None = None) -> None:
         self._n_rows = n_rows
-        self.width = _width(n_rows, np.dtype(dtype).itemsize)
-        self._memory = np.empty(n_rows * self.width, dtype)
+        self.width = width or _width(n_rows, np.dtype(dtype).itemsize)
+        self._dtype = dtype
+        self._memory: NDArray[np.floating] | None = None
 
     def cut(self, piece: Piece) -> NDArray[np.floating]:
         """Return room for a piece, shape (n_rows, n_columns); what was there before is lost."""
+        if self._memory is None:
+            self._memory = np.empty(self._n_rows * self.width, self._dtype)
         n_columns = len(piece.span)
         return self._memory[: self._n_rows * n_columns].reshape(self._n_rows, n_columns)
 

@@ -54,6 +54,11 @@ def test_override_takes_toml_or_a_bare_word() -> None:
         ("gamma", "wants section.key=value, got 'gamma'"),
         ('privacy.share=["weights"]', r"needs \['examples', 'flag'\]"),
         ("model_factory=os.system", "model_factory"),
+        ("aggregation.method=mode", "aggregation.method"),
+        ("aggregation.trim_fraction=0.5", "trim_fraction: .*less than 0.5, got 0.5"),
+        ("aggregation.clip_factor=0", "clip_factor: .*greater than 0, got 0"),
+        ("aggregation.n_byzantine=-1", "n_byzantine: .*greater than or equal to 0, got -1"),
+        ("aggregation.n_selected=0", "n_selected: .*greater than or equal to 1, got 0"),
     ],
 )
 def test_wrong_setting_is_named(override: str, message: str) -> None:

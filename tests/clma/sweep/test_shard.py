@@ -15,7 +15,7 @@ from clma.parameters.tensor_file import serialize_tensors
 from clma.records import ArtifactRef, SealedUpdate, TensorSpec
 from clma.round import aggregate_cohort, columns_of
 from clma.sweep.columns import BLOCK, Span, plan_columns
-from clma.sweep.inner_products import inner_products
+from clma.sweep.inner_products import MAX_WIDE_ROWS, inner_products
 from clma.sweep.means import Sweep
 from clma.sweep.plan import SweepPlan, plan_sweep, shards
 from clma.sweep.shard import measurements, sweep_shard, unit_evidence
@@ -200,6 +200,20 @@ def test_products_of_many_rows_lose_less_than_a_millionth(shelf: Shelf, n_rows: 
     centre = np.eye(n_rows) - 1 / n_rows
     gap = centre @ (gram - exact) @ centre
     assert np.abs(gap).max() <= 1e-6 * np.abs(centre @ exact @ centre).max()
+
+
+def test_one_client_with_absurd_weights_costs_the_others_nothing(shelf: Shelf) -> None:
+    """Squares of its weights have no place in float32, in which so many rows are computed."""
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(MAX_WIDE_ROWS + 1, 50)).astype(np.float32)
+    rows[-1] = 3e38
+    reference, *refs = (shelf.put({"w": row}) for row in [np.full(50, -1, np.float32), *rows])
+    columns = plan_columns([TensorSpec("w", "F32", (50,))])
+
+    products = inner_products(Sweep(columns, columns.stripes(), shelf.open), refs, reference)
+
+    moved = rows.astype(np.float64) + 1
+    np.testing.assert_allclose(next(products).gram, moved @ moved.T, rtol=1e-6, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["F16", "BF16", "F32", "F64"])
