@@ -70,6 +70,8 @@ def carry_out(federation: Federation, entry: Entry) -> None:
             federation.journal.replace(old.number, _as_planned(f"entry {number}", data, digest))
     for key in payload["removed"]:
         store.delete(key)
+    # Nights do not look that far back for what an attempt that was killed left half-written.
+    store.sweep("rounds")
     for folder in sorted({key.rpartition("/")[0] for key in payload["removed"]}):
         store.prune(folder)
     # As a new reader sees it: this one may hold the configuration that named the client.

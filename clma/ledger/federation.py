@@ -41,7 +41,15 @@ from clma.ledger.base_model import read_base_model
 from clma.ledger.chain import Chain, EntryKind
 from clma.ledger.checkpoint import CHECKPOINT
 from clma.ledger.journal import Payload
-from clma.ledger.keys import CONFIGS_PREFIX, LEDGER_PREFIX, inbox_prefix, table_key
+from clma.ledger.keys import (
+    CHECKPOINTS_PREFIX,
+    CONFIGS_PREFIX,
+    LEASES_PREFIX,
+    LEDGER_PREFIX,
+    inbox_prefix,
+    round_prefix,
+    table_key,
+)
 from clma.ledger.registry import register_clients, register_keys, revoke_key
 from clma.ledger.sealed import tidy_inbox, write_sealed
 from clma.ledger.settings import FederationSettings, write_config
@@ -451,9 +459,16 @@ class Federation(FederationSettings):
         return self.journal.step(EntryKind.ROUND_HELD, build, now)
 
     def sweep_drafts(self) -> int:
-        """Delete what killed writers left half-written; returns how many files."""
-        inbox = inbox_prefix(self.state().round_num)
-        return sum(self.store.sweep(p) for p in (LEDGER_PREFIX, "models", "rounds", inbox))
+        """Delete what killed writers left half-written; returns how many files.
+
+        Of the rounds only the newest two are looked at: no night writes to older ones, and a year
+        of them is millions of files.
+        """
+        newest = self.state().round_num
+        rounds = [round_prefix(r) for r in (newest - 1, newest) if r > 0]
+        places = (LEDGER_PREFIX, CHECKPOINTS_PREFIX, CONFIGS_PREFIX, LEASES_PREFIX, "models")
+        n_deleted = sum(map(self.store.sweep, (*places, *rounds, inbox_prefix(newest))))
+        return n_deleted + self.store.sweep(deep=False)
 
     def _check_due(self, state: FederationState, now: dt.datetime, force: bool) -> None:
         if state.phase is not Phase.OPEN:

@@ -28,6 +28,7 @@ from clma.ledger.keys import (
     update_key,
 )
 from clma.ledger.refusals import SENDERS_FAULTS, our_refusals_named
+from clma.ledger.side_by_side import side_by_side
 from clma.ledger.store import Store
 from clma.records import (
     ClientState,
@@ -141,15 +142,16 @@ def read_inbox(
         Sorted by client id; of one client the accepted row stands first.
     """
     files = _files_by_client(store, state.round_num)
-    updates: list[SealedUpdate] = []
-    rows: list[UpdateRow] = []
-    for client_id, client in state.clients.items():
-        found = _Folder(store, state.round_num, client_id, files.pop(client_id, ()))
-        row, update, chosen = _judge(found, client, expected_update(state, client, config, specs))
-        updates += [update] if update else []
-        rows += [row] if row else []
-        rows += _conflicts(found, chosen)
-    rows += [_stranger(folder) for folder in files]
+
+    def judged(client: ClientState) -> _Judged:
+        client_id = client.client_id
+        folder = _Folder(store, state.round_num, client_id, files.get(client_id, ()))
+        return _judge_folder(folder, client, expected_update(state, client, config, specs))
+
+    found = side_by_side(judged, list(state.clients.values()))
+    updates = [one.update for one in found if one.update is not None]
+    rows = [row for one in found for row in one.rows]
+    rows += [_stranger(folder) for folder in files.keys() - state.clients.keys()]
     if before is not None:
         rows += _late(store, state, before)
     return SealedRound(
@@ -183,22 +185,46 @@ def _files_by_client(store: Store, round_num: int) -> dict[str, tuple[str, ...]]
     return {client_id: tuple(names) for client_id, names in found.items()}
 
 
-def _judge(
-    folder: _Folder, client: ClientState, expected: ExpectedUpdate
-) -> tuple[UpdateRow | None, SealedUpdate | None, str]:
-    row = UpdateRow(client.client_id, Verdict.REJECTED)
-    chosen = MESSAGE_FILE
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What became of a client's folder."""
+
+    rows: tuple[UpdateRow, ...] = ()
+    update: SealedUpdate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A message in a client's folder; `is_own`: the client is known to have signed it."""
+
+    name: str
+    received_at: dt.datetime
+    message: UpdateMessage
+    is_own: bool = False
+
+
+def _judge_folder(folder: _Folder, client: ClientState, expected: ExpectedUpdate) -> _Judged:
     if not folder.files:
         if client.status in _AWAY or client.joined_round > expected.round_num:
-            return None, None, chosen
-        row = replace(row, verdict=Verdict.MISSING, reason=Reason.MISSED_DEADLINE.value)
-        return row, None, chosen
+            return _Judged()
+        reason = Reason.MISSED_DEADLINE.value
+        return _Judged((UpdateRow(client.client_id, Verdict.MISSING, reason),))
+    row, update, chosen = _judge(folder, client, expected)
+    return _Judged((row, *_conflicts(folder, chosen)), update)
+
+
+def _judge(
+    folder: _Folder, client: ClientState, expected: ExpectedUpdate
+) -> tuple[UpdateRow, SealedUpdate | None, str]:
+    row = UpdateRow(client.client_id, Verdict.REJECTED)
+    chosen = MESSAGE_FILE
     try:
         _check_present(client)
-        chosen = _choose_message(folder, expected)
-        received_at, message = _read_message(folder, chosen)
-        row = replace(row, received_at=received_at)
-        check_sender(message, expected)
+        found = _find_message(folder, expected)
+        chosen, message = found.name, found.message
+        row = replace(row, received_at=found.received_at)
+        if not found.is_own:
+            check_sender(message, expected)
         row = _with_message(row, message, expected.share)
         check_message(message, expected)
         row, update = _take_tensors(folder, row, message, expected)
@@ -225,7 +251,7 @@ def _check_present(client: ClientState) -> None:
         raise InvalidUpdateError(f"the client is {client.status.value}", _AWAY[client.status])
 
 
-def _choose_message(folder: _Folder, expected: ExpectedUpdate) -> str:
+def _find_message(folder: _Folder, expected: ExpectedUpdate) -> _Found:
     """Return the first message that is the client's own; the usual one where none is.
 
     Whoever can write to the inbox can put something under the usual name first; in a federation
@@ -234,25 +260,26 @@ def _choose_message(folder: _Folder, expected: ExpectedUpdate) -> str:
     if expected.signed:
         for name in (MESSAGE_FILE, *folder.spare_messages()[:_MAX_SPARE_MESSAGES]):
             try:
-                check_sender(_read_message(folder, name)[1], expected)
+                found = _read_message(folder, name)
+                check_sender(found.message, expected)
             except (InvalidUpdateError, DamagedStoreError):
                 continue
             except StorageError as error:
                 if error.errno not in SENDERS_FAULTS:
                     raise
                 continue
-            return name
-    return MESSAGE_FILE
+            return replace(found, is_own=True)
+    return _read_message(folder, MESSAGE_FILE)
 
 
-def _read_message(folder: _Folder, name: str) -> tuple[dt.datetime, UpdateMessage]:
-    info = folder.store.info(folder.key(name))
+def _read_message(folder: _Folder, name: str) -> _Found:
+    info, data = folder.store.look(folder.key(name), max_bytes=MAX_MESSAGE_BYTES)
     if info.size_bytes > MAX_MESSAGE_BYTES:
         raise InvalidUpdateError(
             f"update.json: {info.size_bytes} bytes, at most {MAX_MESSAGE_BYTES} are read",
             Reason.BAD_METADATA,
         )
-    return info.modified, parse_message(folder.store.get(folder.key(name)))
+    return _Found(name, info.modified, parse_message(data))
 
 
 def _with_message(row: UpdateRow, message: UpdateMessage, share: tuple[str, ...]) -> UpdateRow:

@@ -20,6 +20,7 @@ __all__ = [
     "CONFIGS_PREFIX",
     "CONFIG_KEY",
     "HEAD_KEY",
+    "LEASES_PREFIX",
     "LEDGER_PREFIX",
     "check_client_id",
     "check_key",
@@ -47,6 +48,7 @@ CHECKPOINTS_PREFIX = "checkpoints"
 CONFIG_KEY = "federation.toml"
 CONFIGS_PREFIX = "configs"
 HEAD_KEY = "head.json"
+LEASES_PREFIX = "leases"
 LEDGER_PREFIX = "ledger"
 
 # No part starts with a dot: that excludes '.', '..' and the drafts that a local disk stages.
@@ -134,7 +136,7 @@ def update_key(round_num: int, client_id: str, file_name: str) -> str:
 
 def lease_prefix(name: str) -> str:
     """Return the folder of a lease's claims."""
-    return f"leases/{name}"
+    return f"{LEASES_PREFIX}/{name}"
 
 
 def claim_key(name: str, number: int) -> str:

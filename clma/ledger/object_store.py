@@ -58,10 +58,14 @@ class RemoteObjects:
     def info(self, key: str) -> ObjectInfo:
         """Return an object's size and age."""
         with self._refusals_named("read", key):
-            head = self._store.head(key)
-        modified = head["last_modified"].astimezone(dt.UTC)
-        identity = f"{head.get('e_tag') or ''}:{modified.isoformat()}"
-        return ObjectInfo(int(head["size"]), modified, identity)
+            return _info(self._store.head(key))
+
+    def look(self, key: str, max_bytes: int) -> tuple[ObjectInfo, bytes]:
+        """Return an object's size and age, and its bytes if they are not more than so many."""
+        with self._refusals_named("read", key):
+            found = self._store.get(key)
+            info = _info(found.meta)
+            return info, bytes(found.bytes()) if info.size_bytes <= max_bytes else b""
 
     def names(self, prefix: str) -> Iterator[str]:
         """Yield the keys below a prefix, unsorted."""
@@ -138,6 +142,12 @@ class RemoteObjects:
                 f"{what} cannot be {done} in {self.url}: {first_line}; check network and "
                 "credentials, then try it again"
             ) from None
+
+
+def _info(head: Any) -> ObjectInfo:
+    modified = head["last_modified"].astimezone(dt.UTC)
+    identity = f"{head.get('e_tag') or ''}:{modified.isoformat()}"
+    return ObjectInfo(int(head["size"]), modified, identity)
 
 
 def _memory(url: str) -> MemoryStore:

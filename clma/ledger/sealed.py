@@ -11,8 +11,9 @@ from clma.errors import ConflictError, DamagedStoreError
 from clma.ledger.chain import canonical_json
 from clma.ledger.inbox import find_tensors, read_inbox
 from clma.ledger.keys import sealed_key, updates_prefix
+from clma.ledger.side_by_side import side_by_side
 from clma.ledger.store import Store
-from clma.records import ArtifactRef, FederationState, TensorSpec
+from clma.records import ArtifactRef, FederationState, SealedUpdate, TensorSpec
 from clma.rows import SealedRound
 
 __all__ = ["parse_sealed", "sealed_bytes", "tidy_inbox", "write_sealed"]
@@ -73,7 +74,10 @@ def tidy_inbox(store: Store, sealed: SealedRound) -> None:
     for key in store.list(updates_prefix(sealed.round_num)):
         if key not in kept:
             store.delete(key)
-    for path, update in kept.items():
-        if path.startswith(updates_prefix(sealed.round_num)):
-            digest = update.tensors.sha256
-            store.delete(find_tensors(store, sealed.round_num, update.client_id, digest))
+
+    def delete_original(update: SealedUpdate) -> None:
+        digest = update.tensors.sha256
+        store.delete(find_tensors(store, sealed.round_num, update.client_id, digest))
+
+    copied = [u for path, u in kept.items() if path.startswith(updates_prefix(sealed.round_num))]
+    side_by_side(delete_original, copied)

@@ -129,6 +129,18 @@ class Store:
         """Return an object's size and age; MissingObjectError if there is none."""
         return self._objects.info(check_key(key))
 
+    def look(self, key: str, *, max_bytes: int) -> tuple[ObjectInfo, bytes]:
+        """Return an object's size and age, and its bytes, in one request.
+
+        Of one that is larger than `max_bytes` the bytes are not all there; its size tells.
+
+        Raises
+        ------
+        MissingObjectError
+            If there is no such object.
+        """
+        return self._objects.look(check_key(key), max_bytes)
+
     def exists(self, key: str) -> bool:
         """Tell whether there is such an object."""
         try:
@@ -288,13 +300,25 @@ class Store:
         if isinstance(self._objects, LocalDisk):
             self._objects.prune(check_key(prefix))
 
-    def sweep(self, prefix: str, *, older_than_s: float = DRAFT_AGE_S) -> int:
-        """Delete drafts below a folder that are that old or whose writer is dead; returns how many.
+    def sweep(
+        self, prefix: str = "", *, older_than_s: float = DRAFT_AGE_S, deep: bool = True
+    ) -> int:
+        """Delete drafts in a folder that are that old or whose writer is dead; returns how many.
 
+        Parameters
+        ----------
+        prefix : str
+            Default: the store itself.
+        older_than_s : float
+        deep : bool
+            In the folders below, too.
+
+        Notes
+        -----
         Object stores keep no drafts that a listing would show.
         """
         if isinstance(self._objects, LocalDisk):
-            return self._objects.sweep(check_key(prefix), older_than_s)
+            return self._objects.sweep(check_key(prefix) if prefix else "", older_than_s, deep)
         return 0
 
     def _name(self, intake: Intake) -> None:

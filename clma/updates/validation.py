@@ -12,6 +12,7 @@ import datetime as dt
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -234,7 +235,8 @@ def _clock_skew(message: UpdateMessage, received_at: dt.datetime | None) -> dt.t
     return dt.datetime.fromisoformat(message.created_at) - received_at
 
 
-def limits_for(specs: Sequence[TensorSpec]) -> TensorLimits:
+@lru_cache(maxsize=4)
+def limits_for(specs: tuple[TensorSpec, ...]) -> TensorLimits:
     """Return the sizes to decode for a model of these specs.
 
     Every element may be of the widest dtype, the header may be written at length and say more in

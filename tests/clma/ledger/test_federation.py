@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -392,3 +393,31 @@ def test_a_round_that_is_decided_while_another_reads_its_inbox_is_sealed_once(
 
     assert slow.seal_round(now=DUE) == quick.sealed_round(1)
     assert slow.state().phase is Phase.HELD
+
+
+@pytest.mark.parametrize("folder", ["", "ledger", "checkpoints", "leases/publish", "models"])
+def test_drafts_of_killed_writers_are_swept_wherever_nights_write(
+    tmp_path: Path, folder: str
+) -> None:
+    federation = make_fleet(tmp_path / "store", tmp_path)
+    draft = tmp_path / "store" / folder / ".a.123.tmp"
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    draft.write_bytes(b"half")
+    os.utime(draft, (0, 0))
+
+    assert federation.sweep_drafts() == 1
+    assert not draft.exists()
+
+
+def test_sweeping_does_not_look_at_rounds_of_long_ago(tmp_path: Path) -> None:
+    federation = make_fleet(tmp_path / "store", tmp_path)
+    for round_num in (1, 2, 3):
+        draft = tmp_path / f"store/rounds/round={round_num:06d}/.a.123.tmp"
+        draft.parent.mkdir(parents=True)
+        draft.write_bytes(b"half")
+        os.utime(draft, (0, 0))
+    for _ in range(2):
+        federation.hold_round("test")
+        federation.open_round(now=NOW)
+
+    assert federation.sweep_drafts() == 2
