@@ -48,6 +48,8 @@ SCHEMA = 1
 
 Record = TypeVar("Record")
 
+_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Night:
@@ -167,8 +169,7 @@ def save_stage(federation: Federation, night: Night, name: str, record: object) 
     A second execution of the same step has to come to the same bytes; if it does not,
     `ConflictError` says so instead of a silent second opinion.
     """
-    adapter: TypeAdapter[object] = TypeAdapter(type(record))
-    values = adapter.dump_python(record, mode="json")
+    values = _adapter(type(record)).dump_python(record, mode="json")
     data = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
     return save_bytes(federation, night, f"{name}.json", data)
 
@@ -192,5 +193,12 @@ def discard_bytes(federation: Federation, night: Night) -> None:
 
 def load_stage(federation: Federation, ref: ArtifactRef, kind: type[Record]) -> Record:
     """Read a record that `save_stage` wrote; DamagedStoreError if its bytes changed since."""
-    record: Record = TypeAdapter(kind).validate_json(federation.store.get_verified(ref))
+    record: Record = _adapter(kind).validate_json(federation.store.get_verified(ref))
     return record
+
+
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return what reads and writes a kind of record; making it takes as long as a small one."""
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]

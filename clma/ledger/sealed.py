@@ -11,6 +11,7 @@ from clma.errors import ConflictError, DamagedStoreError
 from clma.ledger.chain import canonical_json
 from clma.ledger.inbox import find_tensors, read_inbox
 from clma.ledger.keys import sealed_key, updates_prefix
+from clma.ledger.recent import Recent
 from clma.ledger.side_by_side import side_by_side
 from clma.ledger.store import Store
 from clma.records import ArtifactRef, FederationState, SealedUpdate, TensorSpec
@@ -28,11 +29,7 @@ def sealed_bytes(sealed: SealedRound) -> bytes:
 
 def parse_sealed(data: bytes) -> SealedRound:
     """Read a sealed round; DamagedStoreError if it is none."""
-    try:
-        return _SEALED.validate_json(data)
-    except ValidationError as error:
-        first_line = str(error).partition("\n")[0]
-        raise DamagedStoreError(f"not a sealed round: {first_line}") from None
+    return _PARSED.of(data)
 
 
 def write_sealed(
@@ -81,3 +78,15 @@ def tidy_inbox(store: Store, sealed: SealedRound) -> None:
 
     copied = [u for path, u in kept.items() if path.startswith(updates_prefix(sealed.round_num))]
     side_by_side(delete_original, copied)
+
+
+def _parse_sealed(data: bytes) -> SealedRound:
+    try:
+        return _SEALED.validate_json(data)
+    except ValidationError as error:
+        first_line = str(error).partition("\n")[0]
+        raise DamagedStoreError(f"not a sealed round: {first_line}") from None
+
+
+# That of the night, which each of its tasks reads, and that of the night before.
+_PARSED = Recent(_parse_sealed, n_kept=2)

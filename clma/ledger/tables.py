@@ -18,6 +18,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -215,8 +216,13 @@ def read_rows(store: Store, round_num: int, name: str) -> tuple[Any, ...]:
         {column: _field(row[column], column) for column in columns}
         for row in read_table(store, round_num, name).to_pylist()
     ]
-    adapter: TypeAdapter[Any] = TypeAdapter(_TABLES[name].row)
+    adapter = _row_adapter(name)
     return tuple(adapter.validate_python(row) for row in values)
+
+
+@cache
+def _row_adapter(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_TABLES[name].row)
 
 
 def _cell(value: Any, column: str) -> Any:

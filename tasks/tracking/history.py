@@ -1,4 +1,7 @@
-"""The committed rounds of a federation and the clients it forgot, read from its ledger once."""
+"""The committed rounds of a federation and the clients it forgot, as far as they are asked for.
+
+A night publishes its own round, so of a long ledger it reads the end.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ class Forgetting:
 
 
 class History:
-    """Committed rounds; tables are read when they are asked for and kept.
+    """Committed rounds; their entries and tables are read when they are asked for, and kept.
 
     Parameters
     ----------
@@ -61,33 +64,24 @@ class History:
 
     def __init__(self, federation: Federation) -> None:
         self._federation = federation
-        self._sealed: dict[int, Entry] = {}
-        self._committed: dict[int, Entry] = {}
+        self._rounds = federation.committed_rounds()
+        self._forgotten = tuple(federation.journal.forgettings())
         self._decisions: dict[int, RoundDecision] = {}
         self._cohorts: dict[int, tuple[CohortRow, ...]] = {}
         self._replaced = federation.replaced_artifacts()
-        self._settings: dict[int, str] = {}
-        settings = ""
-        for entry in federation.entries():
-            settings = (entry.payload.get("config") or {}).get("path", settings)
-            if entry.kind is EntryKind.ROUND_SEALED:
-                self._sealed[int(entry.payload["round"])] = entry
-                self._settings[int(entry.payload["round"])] = settings
-            elif entry.kind is EntryKind.ROUND_COMMITTED:
-                self._committed[int(entry.payload["round"])] = entry
 
     @property
     def rounds(self) -> tuple[int, ...]:
         """Numbers of the committed rounds, rising."""
-        return tuple(sorted(self._committed))
+        return self._rounds
 
     def times(self, round_num: int) -> Times:
         """Return when a round was decided; RoundStateError if it was not."""
         committed = self._entry(round_num)
-        sealed = self._sealed.get(round_num, committed)
+        sealed = self._federation.journal.find(EntryKind.ROUND_SEALED, round_num) or committed
         at = _milliseconds(committed.at)
         # Clocks may differ; what was forgotten later is later.
-        changes = [f.at for f in self.forgettings if round_num in f.rounds]
+        changes = [_milliseconds(f.at) for f in self._forgotten if self._changed(round_num, f)]
         told = max([at, *changes, at + len(changes)])
         return Times(_milliseconds(sealed.at), at, told)
 
@@ -98,20 +92,22 @@ class History:
             Forgetting(
                 entry.number,
                 _milliseconds(entry.at),
-                frozenset(
-                    r
-                    for r, committed in self._committed.items()
-                    if committed.number < entry.number
-                    and not entry.payload["replaced"].keys().isdisjoint(self._paths(r))
-                ),
+                frozenset(r for r in self._rounds if self._changed(r, entry)),
             )
-            for entry in self._federation.entries()
-            if entry.kind is EntryKind.CLIENT_FORGOTTEN
+            for entry in self._forgotten
         )
 
-    def _paths(self, round_num: int) -> set[str]:
-        tables = self._committed[round_num].payload["tables"].values()
-        return {*(ref["path"] for ref in tables), self._settings[round_num]}
+    def _changed(self, round_num: int, forgetting: Entry) -> bool:
+        committed = self._entry(round_num)
+        return committed.number < forgetting.number and not forgetting.payload[
+            "replaced"
+        ].keys().isdisjoint(self._paths(committed))
+
+    def _paths(self, committed: Entry) -> set[str]:
+        """Return where the tables and the settings of a round lie."""
+        tables = committed.payload["tables"].values()
+        settings = self._federation.journal.state_after(committed.number).config
+        return {*(ref["path"] for ref in tables), *([settings.path] if settings else [])}
 
     def decision(self, round_num: int) -> RoundDecision:
         """Return what a round decided; RoundStateError if it is not committed."""
@@ -159,12 +155,15 @@ class History:
         return {n: self._replaced.get(ref["path"], ref["sha256"]) for n, ref in refs.items()}
 
     def _entry(self, round_num: int) -> Entry:
-        if round_num not in self._committed:
+        found = None
+        if round_num in self._rounds:
+            found = self._federation.journal.find(EntryKind.ROUND_COMMITTED, round_num)
+        if found is None:
             raise RoundStateError(
                 f"round {round_num} of {self._federation.name!r} is not committed: "
                 "there is nothing to publish"
             )
-        return self._committed[round_num]
+        return found
 
 
 def _milliseconds(at: dt.datetime) -> int:
