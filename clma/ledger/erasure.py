@@ -77,17 +77,20 @@ def config_without(config: FederationConfig, client_id: str) -> FederationConfig
     return config.model_copy(update={"cohorting": cohorting})
 
 
-def payload_without(values: Any, client_id: str, pseudonym: str) -> Any:
-    """Return an entry's payload with a pseudonym for a client's id, and without its keys."""
-    if isinstance(values, dict):
-        return {
-            key: payload_without(value, client_id, pseudonym)
-            for key, value in values.items()
-            if key != client_id
-        }
-    if isinstance(values, list):
-        return [payload_without(value, client_id, pseudonym) for value in values]
-    return pseudonym if values == client_id else values
+def payload_without(payload: Mapping[str, Any], client_id: str, pseudonym: str) -> dict[str, Any]:
+    """Return an entry's payload with a pseudonym for a client's id, and without its keys.
+
+    Only where an id stands: a client may be called like a cohort, a phase or a field.
+    """
+    cleaned = dict(payload)
+    if "clients" in payload:
+        cleaned["clients"] = [
+            {**client, "client_id": pseudonym} if client["client_id"] == client_id else client
+            for client in payload["clients"]
+        ]
+    if "keys" in payload:
+        cleaned["keys"] = {i: keys for i, keys in payload["keys"].items() if i != client_id}
+    return cleaned
 
 
 def _without(labels: Mapping[str, str], client_id: str) -> dict[str, str]:

@@ -292,3 +292,18 @@ def test_a_copy_of_the_folder_is_a_backup(fleet: Federation, tmp_path: Path) -> 
     assert [read_rows(copy.store, 4, n) for n in TABLE_NAMES] == [
         read_rows(fleet.store, 4, n) for n in TABLE_NAMES
     ]
+
+
+@pytest.mark.parametrize("client_id", ["c0", "open", "active", "phase", "clients", "updates"])
+def test_a_client_may_be_called_like_anything_in_the_ledger(tmp_path: Path, client_id: str) -> None:
+    fleet = make_fleet(tmp_path / "store", tmp_path)
+    fleet.register_client(client_id)
+    pass_night(fleet)
+    before = fleet.state()
+
+    forget_client(fleet, client_id)
+
+    again = Federation.open(fleet.store.url)
+    assert audit(again).problems == ()
+    assert again.state().cohorts == before.cohorts
+    assert again.state().clients.keys() & before.clients.keys() == {"p0", "p1", "p2"}
