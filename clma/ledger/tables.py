@@ -16,23 +16,26 @@ True
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
 from clma.errors import DamagedStoreError
 from clma.ledger.keys import table_key
 from clma.ledger.store import Store
+from clma.records import ClientStatus
 from clma.rows import AssignmentRow, CohortingRow, CohortRow, DriftRow, RoundDecision, UpdateRow
 
 __all__ = [
     "TABLE_NAMES",
     "Row",
+    "clients_with_events",
     "decision_tables",
     "read_rows",
     "read_table",
@@ -199,8 +202,19 @@ def read_table(store: Store, round_num: int, name: str) -> pa.Table:
         raise DamagedStoreError(f"{key} cannot be read: {error}") from None
 
 
-def read_rows(store: Store, round_num: int, name: str) -> tuple[Any, ...]:
+def read_rows(
+    store: Store, round_num: int, name: str, *, client_ids: Set[str] | None = None
+) -> tuple[Any, ...]:
     """Read one table of a round back to the records it was written from.
+
+    Parameters
+    ----------
+    store : Store
+    round_num : int
+    name : str
+        One of `TABLE_NAMES`.
+    client_ids : set of str, optional
+        Of a table of clients, the ones that are wanted. Default: all.
 
     Returns
     -------
@@ -212,12 +226,32 @@ def read_rows(store: Store, round_num: int, name: str) -> tuple[Any, ...]:
         As `read_table`.
     """
     columns = list(_TABLES[name].columns)
+    table = read_table(store, round_num, name)
+    if client_ids is not None:
+        table = table.filter(
+            pc.is_in(table["client_id"], pa.array(sorted(client_ids), pa.string()))
+        )
     values = [
-        {column: _field(row[column], column) for column in columns}
-        for row in read_table(store, round_num, name).to_pylist()
+        {column: _field(row[column], column) for column in columns} for row in table.to_pylist()
     ]
     adapter = _row_adapter(name)
     return tuple(adapter.validate_python(row) for row in values)
+
+
+def clients_with_events(store: Store, round_num: int) -> frozenset[str]:
+    """Return who flagged drift, changed cohort or was in quarantine in a round.
+
+    Raises
+    ------
+    MissingObjectError, DamagedStoreError
+        As `read_table`.
+    """
+    assignments = read_table(store, round_num, "assignments")
+    moved = pc.not_equal(assignments["cohort_before"], assignments["cohort_after"])
+    held = pc.equal(assignments["status"], ClientStatus.QUARANTINED.value)
+    drift = read_table(store, round_num, "drift")
+    found = assignments.filter(pc.or_(moved, held))["client_id"].to_pylist()
+    return frozenset(found + drift.filter(drift["drift_flag"])["client_id"].to_pylist())
 
 
 @cache

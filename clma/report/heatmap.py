@@ -11,7 +11,7 @@ Examples
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,10 @@ from clma.records import ClientStatus, cohort_number
 from clma.report.figures import MAX_ROUNDS, OKABE_ITO, canvas, cohort_color
 from clma.rows import AssignmentRow, DriftRow
 
-__all__ = ["cohort_heatmap"]
+__all__ = ["MAX_CLIENTS", "cohort_heatmap", "shown_clients"]
+
+MAX_CLIENTS = 1000
+"""Rows of a heatmap: an image of ten thousand is 66,000 pixels high, and no PNG can be."""
 
 _FEW_CELLS = 900
 """Up to here every cell of the heatmap is written out, above it only where something changes."""
@@ -54,6 +57,7 @@ def cohort_heatmap(
     Figure
         A triangle marks a drift flag, a cross a client in quarantine, a ring one that sent nothing.
         Clients that moved together stand together once there are too many to write out all cells.
+        Of more than `MAX_CLIENTS`, `shown_clients` are drawn, and the title says so.
 
     Raises
     ------
@@ -64,6 +68,11 @@ def cohort_heatmap(
     cells = {(row.client_id, r): row for r in rounds for row in assignments[r]}
     if not cells:
         raise EmptyCohortError(f"cohort heatmap {title!r}: no client in any round, wanted one")
+    everybody = {client_id for client_id, _ in cells}
+    shown = shown_clients(everybody, _eventful(cells, drift, rounds))
+    if len(shown) < len(everybody):
+        title = f"{title} ({len(shown):,} of {len(everybody):,} clients)"
+        cells = {place: row for place, row in cells.items() if place[0] in shown}
     few = len(cells) <= _FEW_CELLS
     clients = _client_order(cells, rounds, by_id=few)
     row_height = 0.28 if few else max(0.06, min(0.14, 40 / len(clients)))
@@ -83,6 +92,44 @@ def cohort_heatmap(
         range(0, len(clients), step), clients[::step], fontsize=min(8.0, 60 * row_height)
     )
     return figure
+
+
+def shown_clients(clients: Set[str], eventful: Set[str]) -> frozenset[str]:
+    """Return the clients that a heatmap has room for.
+
+    Parameters
+    ----------
+    clients : set of str
+        Not modified.
+    eventful : set of str
+        Those that moved, flagged drift or were in quarantine: they go first.
+
+    Returns
+    -------
+    frozenset of str
+        All, if there are at most `MAX_CLIENTS`; else so many, taken at even distances.
+    """
+    if len(clients) <= MAX_CLIENTS:
+        return frozenset(clients)
+    first = _spread(sorted(clients & eventful), MAX_CLIENTS)
+    return frozenset([*first, *_spread(sorted(clients - eventful), MAX_CLIENTS - len(first))])
+
+
+def _spread(names: Sequence[str], n_wanted: int) -> list[str]:
+    if len(names) <= n_wanted:
+        return list(names)
+    return [names[i * len(names) // n_wanted] for i in range(n_wanted)]
+
+
+def _eventful(
+    cells: Cells, drift: Mapping[int, Sequence[DriftRow]], rounds: Sequence[int]
+) -> set[str]:
+    flagged = {row.client_id for r in rounds for row in drift.get(r, ()) if row.drift_flag}
+    return flagged | {
+        row.client_id
+        for row in cells.values()
+        if row.cohort_before != row.cohort_after or row.status is ClientStatus.QUARANTINED
+    }
 
 
 def _client_order(cells: Cells, rounds: Sequence[int], *, by_id: bool) -> list[str]:

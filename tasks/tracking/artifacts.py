@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from clma.config import FederationConfig, render_config
 from clma.report.figures import MAX_ROUNDS, cohort_color, cohort_sizes, metric_curves, png_bytes
-from clma.report.heatmap import cohort_heatmap
+from clma.report.heatmap import cohort_heatmap, shown_clients
 from clma.rows import AssignmentRow, CohortingRow, CohortRow, DriftRow, RoundDecision, UpdateRow
 from tasks.tracking.history import History
 from tasks.tracking.runs import OpenRun
@@ -71,24 +71,40 @@ def draw_figures(history: History, round_num: int, federation: str) -> dict[str,
     federation : str
     """
     rounds = [r for r in history.rounds if r <= round_num][-MAX_ROUNDS:]
-    decisions = {r: history.decision(r) for r in rounds}
+    newest = history.decision(round_num)
     figures = {}
-    if decisions[round_num].assignments:
-        assignments = {r: d.assignments for r, d in decisions.items()}
-        drift = {r: d.drift for r, d in decisions.items()}
-        title = f"{federation}: cohorts up to round {round_num}"
-        figures["cohort_heatmap"] = cohort_heatmap(assignments, drift, title=title)
-        cohorts = {r: d.cohorts for r, d in decisions.items()}
+    if newest.assignments:
+        clients = {row.client_id for row in newest.assignments}
+        shown = shown_clients(clients, history.clients_with_events(rounds))
+        wanted = shown if len(shown) < len(clients) else None
+        figures["cohort_heatmap"] = cohort_heatmap(
+            {r: history.assignments(r, wanted) for r in rounds},
+            {r: history.drift(r, wanted) for r in rounds},
+            title=f"{federation}: cohorts up to round {round_num}{_share(shown, clients)}",
+        )
+        cohorts = {r: history.cohorts(r) for r in rounds}
         figures["cohort_sizes"] = cohort_sizes(cohorts, title=f"{federation}: size of cohorts")
-    losses: dict[str, dict[int, float]] = {}
-    for r, d in decisions.items():
-        for cohort_id, loss in mean_losses(d.assignments, d.drift).items():
-            losses.setdefault(cohort_id, {})[r] = loss
+    losses = _losses(history, rounds)
     if losses:
         colors = {c: cohort_color(c) for c in losses}
         title = f"{federation}: mean loss of cohorts"
         figures["cohort_loss"] = metric_curves(losses, title=title, label="loss", colors=colors)
     return {f"figures/{name}.png": png_bytes(figure) for name, figure in figures.items()}
+
+
+def _share(shown: Set[str], clients: Set[str]) -> str:
+    few = len(shown) < len(clients)
+    return f" ({len(shown):,} of {len(clients):,} clients)" if few else ""
+
+
+def _losses(history: History, rounds: Sequence[int]) -> dict[str, dict[int, float]]:
+    """Return the mean loss of each cohort's members by round, where losses are shared."""
+    losses: dict[str, dict[int, float]] = {}
+    for r in filter(history.has_losses, rounds):
+        means = mean_losses(history.assignments(r), history.drift(r))
+        for cohort_id, loss in means.items():
+            losses.setdefault(cohort_id, {})[r] = loss
+    return losses
 
 
 def draw_curves(curves: Curves, federation: str) -> dict[str, bytes]:

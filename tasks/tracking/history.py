@@ -6,6 +6,7 @@ A night publishes its own round, so of a long ledger it reads the end.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,9 +14,9 @@ from typing import Any
 from clma.errors import RoundStateError
 from clma.ledger.chain import Entry, EntryKind
 from clma.ledger.federation import Federation
-from clma.ledger.tables import TABLE_NAMES, read_rows
+from clma.ledger.tables import TABLE_NAMES, clients_with_events, read_rows, read_table
 from clma.records import ArtifactRef
-from clma.rows import CohortRow, RoundDecision
+from clma.rows import AssignmentRow, CohortRow, DriftRow, RoundDecision
 from tasks.tracking.summary import active_rows
 
 __all__ = ["Forgetting", "History", "Times"]
@@ -117,6 +118,27 @@ class History:
             rows: dict[str, Any] = {n: read_rows(store, round_num, n) for n in TABLE_NAMES}
             self._decisions[round_num] = RoundDecision(round_num, **rows)
         return self._decisions[round_num]
+
+    def assignments(
+        self, round_num: int, client_ids: Set[str] | None = None
+    ) -> tuple[AssignmentRow, ...]:
+        """Return where all or some clients were after a round; nothing of it is kept."""
+        store = self._federation.store
+        return read_rows(store, round_num, "assignments", client_ids=client_ids)
+
+    def drift(self, round_num: int, client_ids: Set[str] | None = None) -> tuple[DriftRow, ...]:
+        """Return what all or some updates of a round showed; nothing of it is kept."""
+        return read_rows(self._federation.store, round_num, "drift", client_ids=client_ids)
+
+    def has_losses(self, round_num: int) -> bool:
+        """Tell whether any client shared its loss in a round."""
+        losses = read_table(self._federation.store, round_num, "drift")["loss"]
+        return bool(losses.null_count < len(losses))
+
+    def clients_with_events(self, rounds: Iterable[int]) -> frozenset[str]:
+        """Return who flagged drift, changed cohort or was in quarantine in one of the rounds."""
+        found = (clients_with_events(self._federation.store, r) for r in rounds)
+        return frozenset[str]().union(*found)
 
     def cohorts(self, round_num: int) -> tuple[CohortRow, ...]:
         """Return the cohorts after a round, without reading the other tables."""

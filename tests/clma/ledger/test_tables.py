@@ -11,7 +11,15 @@ import pytest
 from clma.errors import DamagedStoreError, MissingObjectError
 from clma.ledger.keys import table_key
 from clma.ledger.store import Store
-from clma.ledger.tables import TABLE_NAMES, Row, read_rows, read_table, schema, table_bytes
+from clma.ledger.tables import (
+    TABLE_NAMES,
+    Row,
+    clients_with_events,
+    read_rows,
+    read_table,
+    schema,
+    table_bytes,
+)
 from clma.records import ClientStatus, CohortStatus
 from clma.rows import AssignmentRow, CohortingRow, CohortRow, DriftRow, Gate, UpdateRow, Verdict
 
@@ -142,3 +150,25 @@ def test_a_file_that_is_no_table_is_named() -> None:
 
     with pytest.raises(DamagedStoreError, match="drift"):
         read_table(store, 1, "drift")
+
+
+def test_rows_of_some_clients_are_read_alone(store: Store) -> None:
+    store.put_once(table_key(1, "drift"), table_bytes("drift", "f", 1, ROWS["drift"]))
+
+    assert read_rows(store, 1, "drift", client_ids={"b", "z"}) == ROWS["drift"][1:]
+    assert read_rows(store, 1, "drift", client_ids=set()) == ()
+
+
+def test_who_flagged_moved_or_was_held_has_something_to_tell(store: Store) -> None:
+    rows = {
+        "assignments": [
+            AssignmentRow("moved", "c0", "c1", ClientStatus.ACTIVE, "d1", 2),
+            AssignmentRow("held", "c0", "c0", ClientStatus.QUARANTINED, "d0", 1),
+            AssignmentRow("quiet", "c0", "c0", ClientStatus.MISSING, "d0", 1),
+        ],
+        "drift": [DriftRow("flagged", "c0", drift_flag=True), DriftRow("calm", "c0", False)],
+    }
+    for name, of_table in rows.items():
+        store.put_once(table_key(1, name), table_bytes(name, "f", 1, of_table))
+
+    assert clients_with_events(store, 1) == {"moved", "held", "flagged"}

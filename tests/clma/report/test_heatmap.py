@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from clma.errors import EmptyCohortError
 from clma.records import ClientStatus
 from clma.report.figures import MAX_ROUNDS, OKABE_ITO, png_bytes
-from clma.report.heatmap import _text_color, cohort_heatmap
+from clma.report.heatmap import MAX_CLIENTS, _text_color, cohort_heatmap, shown_clients
 from clma.rows import AssignmentRow, DriftRow
 
 ACTIVE = ClientStatus.ACTIVE
@@ -93,3 +93,25 @@ def test_a_picture_comes_out() -> None:
 def test_an_empty_history_is_an_error() -> None:
     with pytest.raises(EmptyCohortError, match="no client in any round"):
         cohort_heatmap({1: []}, {}, title="pumps")
+
+
+def test_a_fleet_without_end_is_drawn_in_part() -> None:
+    paths = {f"p{i:05d}": "00" for i in range(3 * MAX_CLIENTS)} | {"p00007": "01"}
+    drift = {2: [DriftRow("p00011", "c0", drift_flag=True)]}
+
+    figure = cohort_heatmap(history(paths), drift, title="pumps")
+
+    assert figure.axes[0].get_title(loc="left") == "pumps (1,000 of 3,000 clients)"
+    assert figure.axes[0].images[0].get_array().shape == (MAX_CLIENTS, 2)
+    assert (texts(figure), marks(figure)) == (["c0", "c1"], ["drift flag"])
+
+
+def test_clients_with_something_to_tell_are_shown_first() -> None:
+    clients = {f"p{i:05d}" for i in range(2 * MAX_CLIENTS)}
+
+    shown = shown_clients(clients, {"p01999", "p01001"})
+
+    assert len(shown) == MAX_CLIENTS
+    assert {"p01999", "p01001"} < shown
+    assert shown_clients(clients, clients) == frozenset(sorted(clients)[::2])
+    assert shown_clients(shown, set()) == shown
