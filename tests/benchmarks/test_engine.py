@@ -18,8 +18,8 @@ from benchmarks.sides import ask_side
 GIB = 2**30
 
 
-def row(size: str, *, wall_s: float = 1.0, peak: float = GIB) -> Row:
-    return Row(parse_size(size), Reading(wall_s, 2.0, int(peak), 0), 0.5, (5, 5))
+def row(size: str, *, cpu_s: float = 1.0, peak: float = GIB / 2, over: float = 0) -> Row:
+    return Row(parse_size(size), Reading(1.0, cpu_s, int(peak), int(over)), 0.5, (5, 5))
 
 
 def missed(*rows: Row) -> list[str]:
@@ -45,18 +45,24 @@ def test_a_round_in_a_process_of_its_own_says_what_it_cost(tmp_path: Path) -> No
 
 def test_memory_that_grows_with_the_clients_is_a_miss() -> None:
     few = row("100x1e6:10%")
-    assert missed(few, row("1000x1e6:10%", peak=1.1 * GIB)) == []
-    assert missed(few, row("1000x1e6:10%", peak=1.2 * GIB)) == ["RSS at 1,000 clients / at 100"]
+    assert missed(few, row("1000x1e6:10%", peak=0.55 * GIB)) == []
+    assert missed(few, row("1000x1e6:10%", peak=0.6 * GIB)) == ["RSS at 1,000 clients / at 100"]
 
 
-def test_a_big_model_may_take_three_times_its_size_and_a_gibibyte() -> None:
-    assert missed(row("20x1e8", peak=1.2e9 + GIB)) == []
-    assert missed(row("20x1e8", peak=1.3e9 + GIB)) == ["20x100000000: peak RSS GiB"]
+def test_a_round_may_take_three_models_and_a_hundred_mebibytes() -> None:
+    extra = 100 * 2**20
+    assert missed(row("20x1e8", over=1.2e9 + extra)) == []
+    assert missed(row("20x1e8", over=1.2e9 + extra + 1)) == ["20x100000000: MiB over imports"]
+
+
+def test_more_than_three_times_the_floor_is_a_miss() -> None:
+    assert missed(row("1000x1e6:10%", cpu_s=1.5)) == []
+    assert missed(row("1000x1e6:10%", cpu_s=1.6)) == ["1,000 clients: CPU / roofline"]
 
 
 def test_the_table_divides_cpu_by_the_roofline() -> None:
     last = render_table([row("10x545290")]).splitlines()[-1]
-    assert last == "| 10x545290 | 1.00 | 2.00 | 1024 | 0 | 0.02 | 0.500 | 4.0 | 5 + 5 |"
+    assert last == "| 10x545290 | 1.00 | 1.00 | 512 | 0 | 0.02 | 0.500 | 2.0 | 5 + 5 |"
 
 
 def test_a_table_goes_between_the_marks_of_a_document(tmp_path: Path) -> None:
