@@ -185,7 +185,7 @@ def _sum_unit(
     members = [m.tensors for m in unit.members]
     refs = [*members, *(c.model for c in unit.candidates)]
     products = inner_products(sweep, refs, unit.reference, signs=_signs(unit, config))
-    raws = (p.gram for p in inner_products(sweep, members, None)) if needs_raw(config) else ()
+    raws = (p.gram for p in inner_products(sweep, members, None)) if _needs_raw(config) else ()
     statistics = np.full(len(members), np.nan)
     mine = slice(shard.index, None, shard.count)
     statistics[mine] = _signed_ks(sweep, members[mine], unit.reference)
@@ -195,7 +195,7 @@ def _sum_unit(
     )
 
 
-def needs_raw(config: FederationConfig) -> bool:
+def _needs_raw(config: FederationConfig) -> bool:
     """Tell whether the cohorting method looks at the weights themselves."""
     return config.cohorting.method == "signed_ks"
 
