@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ MAX_BASES = 4
 
 
 class Bases:
-    """The models that clients were sent, piece by piece, as float64; to be used within ``with``.
+    """The models that clients were sent, piece by piece, as float64; to be closed after use.
 
     Parameters
     ----------
@@ -47,15 +46,8 @@ class Bases:
         self._piece: Piece | None = None
         self._values: dict[int, NDArray[np.float64]] = {}
 
-    def __enter__(self) -> Bases:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close what is open."""
         self._rows.close()
 
     def read(self, row: int, piece: Piece) -> NDArray[np.float64]:

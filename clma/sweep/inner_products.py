@@ -7,6 +7,7 @@ afterwards, what all rows have in common would cost the digits that tell them ap
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,8 +109,8 @@ def inner_products(
     spare = Tile(0 if wide else n, np.float64, width=tile.width)
     others = [] if reference is None else [reference]
     with (
-        Rows(refs, sweep.open_tensors, columns, width=tile.width) as rows,
-        Rows(others, sweep.open_tensors, columns, width=tile.width) as base,
+        closing(Rows(refs, sweep.open_tensors, columns, width=tile.width)) as rows,
+        closing(Rows(others, sweep.open_tensors, columns, width=tile.width)) as base,
         one_blas_thread(),
     ):
         for stripe in sweep.stripes:

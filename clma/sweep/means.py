@@ -7,6 +7,7 @@ AISTATS, Algorithm 1, for files that together are larger than the memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,8 +95,8 @@ def mean_of_rows(
     mean = Slice(sweep)
     measured = [] if norm_squares is None else updates
     with (
-        Rows([u.tensors for u in updates], opened, columns, width=WIDTH) as rows,
-        Bases(measured, opened, columns, width=WIDTH) as bases,
+        closing(Rows([u.tensors for u in updates], opened, columns, width=WIDTH)) as rows,
+        closing(Bases(measured, opened, columns, width=WIDTH)) as bases,
         one_blas_thread(),
     ):
         for number, stripe in enumerate(sweep.stripes):
@@ -131,8 +132,8 @@ def mix_of_rows(sweep: Sweep, updates: Sequence[SealedUpdate], mix: Mix) -> NDAr
     columns, opened = sweep.columns, sweep.open_tensors
     mixed = Slice(sweep)
     with (
-        Rows([u.tensors for u in updates], opened, columns, width=WIDTH) as rows,
-        Bases(updates, opened, columns, width=WIDTH) as bases,
+        closing(Rows([u.tensors for u in updates], opened, columns, width=WIDTH)) as rows,
+        closing(Bases(updates, opened, columns, width=WIDTH)) as bases,
     ):
         for stripe in sweep.stripes:
             for piece in columns.pieces(stripe, width=WIDTH):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ MAX_OPEN = 128
 
 
 class Rows:
-    """Tensor files of one model as rows of columns; to be used within ``with``, by one thread.
+    """Tensor files of one model as rows of columns; to be used by one thread, and closed.
 
     Parameters
     ----------
@@ -63,17 +62,6 @@ class Rows:
         self._buffer = np.empty(width * 8, np.uint8)
         self._open: dict[int, io.FileIO] = {}
         self._runs: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
-
-    def __enter__(self) -> Rows:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close what is open; the rows can still be read."""

@@ -8,6 +8,7 @@ Sums of stripes are added in the order of the stripes, so the number of shards c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -211,7 +212,7 @@ def _signed_ks(
 ) -> tuple[float, ...]:
     if not refs:
         return ()
-    with Rows([reference, *refs], sweep.open_tensors, sweep.columns) as rows:
+    with closing(Rows([reference, *refs], sweep.open_tensors, sweep.columns)) as rows:
         vectors = (rows.vector(row) for row in range(1, len(rows)))
         return signed_ks_of_rows(vectors, rows.vector(0))
 

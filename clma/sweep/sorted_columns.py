@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,8 +57,8 @@ def reduce_columns(
     slots = np.cumsum(votes) - 1
     result = Slice(sweep)
     with (
-        Rows([u.tensors for u in updates], opened, columns, width=tile.width) as rows,
-        Bases(updates, opened, columns, width=tile.width) as bases,
+        closing(Rows([u.tensors for u in updates], opened, columns, width=tile.width)) as rows,
+        closing(Bases(updates, opened, columns, width=tile.width)) as bases,
         one_blas_thread(),
     ):
         for number, stripe in enumerate(sweep.stripes):
