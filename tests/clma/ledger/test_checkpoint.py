@@ -24,6 +24,7 @@ from clma.ledger.store import Store
 from clma.night import close_round
 from clma.records import FederationState
 from tests.clma.ledger.fleet import DUE, NOW, drop, make_fleet
+from tests.clma.ledger.refusing import refuse_with
 
 
 def pass_rounds(federation: Federation, n_rounds: int) -> None:
@@ -227,6 +228,18 @@ def test_forgetting_a_client_leaves_no_checkpoint_from_before(url: str, tmp_path
     assert left not in before
     assert '"p1"' not in federation.store.get(left).decode()
     assert Federation.open(url).state() == fold(federation.journal.reread())
+
+
+def test_a_forgetting_that_was_killed_after_its_entry_leaves_no_old_checkpoint(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation = make_fleet(url, tmp_path)
+    monkeypatch.setattr("clma.forget.carry_out", refuse_with(KeyboardInterrupt()))
+
+    with pytest.raises(KeyboardInterrupt):
+        forget_client(federation, "p1")
+
+    assert [int(key[12:20]) for key in files(federation)] == [2]
 
 
 def test_what_was_rewritten_is_known_from_a_later_checkpoint(

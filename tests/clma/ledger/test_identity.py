@@ -123,6 +123,7 @@ def test_a_stranger_who_was_first_does_not_silence_the_client(
     accepted, refused = judged(fleet)["p0"]
     assert (accepted.verdict, accepted.n_examples) == (Verdict.ACCEPTED, 9)
     assert refused.reason == "CONFLICTING_UPDATE"
+    assert refused.detail == "not the client's own; the one that it signed counts"
     assert send(fleet, trained).duplicate
 
 
