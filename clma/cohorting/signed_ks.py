@@ -35,8 +35,8 @@ __all__ = ["Engine", "SortedReference", "prepare_reference", "signed_ks", "signe
 Engine = Literal["auto", "numpy", "numba"]
 """Who computes: the results are equal. `auto` takes numba where it is installed and worth it."""
 
-WORTH_COMPILING = 200_000_000
-"""Values after which numba has saved more than the 1.3 s that import and compilation take."""
+WORTH_COMPILING = 80_000_000
+"""Values after which numba has saved what loading it and the kept code takes, some 0.4 s."""
 
 WORTH_BUCKETS = 50_000
 """Values in a row below which sorting them is faster."""

@@ -147,7 +147,7 @@ def _add_products(
     counted = columns.selection(piece)
     if counted is not None:
         values *= counted.astype(values.dtype)
-    result.sums[...] += values.sum(axis=1, dtype=np.float64)
+    result.sums[...] += values @ np.ones(values.shape[1], values.dtype)
     if signs is None:
         gram = values @ values.T
         result.gram[...] += gram

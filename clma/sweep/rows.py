@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ __all__ = ["Rows"]
 
 MAX_OPEN = 128
 """Files that stay open for the time of a pass; with more, each is opened for every piece of it."""
+
+MAX_RUNS = 4096
+"""Pieces of which it is remembered where they lie in a file."""
 
 
 class Rows:
@@ -59,7 +63,8 @@ class Rows:
                 layout = tuple(file.position(name) for name in columns.names)
                 self._paths.append(file.path)
                 self._layouts.append(known.setdefault(layout, layout))
-        self._buffer = np.empty(width * 8, np.uint8)
+        self._places = [(path.name, str(path.parent)) for path in self._paths]
+        self._buffer = np.empty(0, np.uint8)
         self._open: dict[int, io.FileIO] = {}
         self._runs: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
 
@@ -85,7 +90,10 @@ class Rows:
             If the file has become shorter since it was opened.
         """
         dtype = NUMPY_DTYPES[piece.dtype]
-        raw = self._buffer[: len(piece.span) * dtype.itemsize]
+        n_bytes = len(piece.span) * dtype.itemsize
+        if n_bytes > self._buffer.size:
+            self._buffer = np.empty(n_bytes, np.uint8)
+        raw = self._buffer[:n_bytes]
         self._fill(row, piece, raw)
         values = raw.view(dtype)
         if piece.dtype == "BF16":
@@ -101,8 +109,7 @@ class Rows:
             np.copyto(target, self.read(row, piece))
 
     def _fill(self, row: int, piece: Piece, raw: NDArray[np.uint8]) -> None:
-        path = self._paths[row]
-        with refusals_named("read", path.name, str(path.parent)):
+        with refusals_named("read", *self._places[row]):
             file = self._file(row)
             try:
                 itemsize = NUMPY_DTYPES[piece.dtype].itemsize
@@ -114,19 +121,28 @@ class Rows:
 
     def vector(self, row: int) -> NDArray[np.floating]:
         """Return all that cohorting looks at of one row, shape (n_selected,), float32 or wider."""
-        chosen = [k for k, kept in enumerate(self._columns.selected) if kept]
-        wide = any(self._columns.specs[k].dtype == "F64" for k in chosen)
-        borders = self._columns.borders
-        size = sum(borders[k + 1] - borders[k] for k in chosen)
+        pieces = self._selected_pieces
+        wide = any(piece.dtype == "F64" for piece in pieces)
+        size = sum(len(piece.span) for piece in pieces)
         vector: NDArray[np.floating] = np.empty(size, np.float64 if wide else np.float32)
         filled = 0
-        for tensor in chosen:
-            span = Span(borders[tensor], borders[tensor + 1])
-            for piece in self._columns.pieces(span, width=self._width):
-                stop = filled + len(piece.span)
-                self.read_into(row, piece, vector[filled:stop])
-                filled = stop
+        for piece in pieces:
+            stop = filled + len(piece.span)
+            self.read_into(row, piece, vector[filled:stop])
+            filled = stop
         return vector
+
+    @cached_property
+    def _selected_pieces(self) -> list[Piece]:
+        borders = self._columns.borders
+        return [
+            piece
+            for tensor, chosen in enumerate(self._columns.selected)
+            if chosen
+            for piece in self._columns.pieces(
+                Span(borders[tensor], borders[tensor + 1]), width=self._width
+            )
+        ]
 
     def _file(self, row: int) -> io.FileIO:
         if row in self._open:
@@ -141,8 +157,8 @@ class Rows:
         layout = self._layouts[row]
         key = (id(layout), piece.span.start, piece.span.stop)
         if key not in self._runs:
-            # Rows are read piece by piece: what was asked for last is asked for again.
-            if len(self._runs) > 4:
+            # Of one file after another, or of one piece after another: few are needed again.
+            if len(self._runs) > MAX_RUNS:
                 self._runs.clear()
             self._runs[key] = _runs(layout, self._columns.borders, piece, itemsize)
         return self._runs[key]

@@ -22,7 +22,7 @@ from clma.decision import Measurement
 from clma.errors import InvalidUpdateError
 from clma.parameters.moves import EVIDENCE_DIGITS, Movements, cosine_distances
 from clma.records import ArtifactRef
-from clma.sweep.columns import Columns, Span
+from clma.sweep.columns import BLOCK, Columns, Span
 from clma.sweep.inner_products import InnerProducts, inner_products
 from clma.sweep.means import Sweep, mean_of_rows
 from clma.sweep.plan import CONSENSUS, Shard, SweepPlan, rule_of
@@ -212,7 +212,8 @@ def _signed_ks(
 ) -> tuple[float, ...]:
     if not refs:
         return ()
-    with closing(Rows([reference, *refs], sweep.open_tensors, sweep.columns)) as rows:
+    files = [reference, *refs]
+    with closing(Rows(files, sweep.open_tensors, sweep.columns, width=16 * BLOCK)) as rows:
         vectors = (rows.vector(row) for row in range(1, len(rows)))
         return signed_ks_of_rows(vectors, rows.vector(0))
 
