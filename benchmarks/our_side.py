@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ from benchmarks.meter import Meter, pin_to_one_cpu, process_cpu_s
 from clma.cohorting.contract import CohortingUnit, UnitMember
 from clma.cohorting.form import form_groups
 from clma.cohorting.placement import AggregationJob
+from clma.cohorting.signed_ks import WORTH_COMPILING, compile_kernels
+from clma.compiled import is_numba_installed
 from clma.config import preset_config
 from clma.parameters.tensor_file import TensorFile
 from clma.records import ArtifactRef, SealedUpdate
@@ -70,7 +73,9 @@ def _no_votes(*_: object) -> None:
 def run_task(task: dict[str, Any]) -> dict[str, Any]:
     """Warm up and measure the job."""
     paths = [Path(path) for path in task["clients"]]
-    _warm_up()
+    with TensorFile(Path(task["reference"])) as file:
+        n_parameters = sum(math.prod(spec.shape) for spec in file.specs)
+    _warm_up(len(paths) * n_parameters)
     with Meter() as meter:
         ks, labels, models = run_flagged(paths, Path(task["reference"]), task["weights"])
     for group, model in enumerate(models):
@@ -78,8 +83,10 @@ def run_task(task: dict[str, Any]) -> dict[str, Any]:
     return {"ks": ks, "labels": labels, **dataclasses.asdict(meter.reading)}
 
 
-def _warm_up() -> None:
+def _warm_up(n_values: int) -> None:
     """Let libraries load what they load late, so that it is no part of the round."""
+    if n_values >= WORTH_COMPILING and is_numba_installed():
+        compile_kernels()
     with tempfile.TemporaryDirectory() as name:
         fleet = make_fleet(parse_size("4x64"), Path(name))
         run_flagged(fleet.drifted, fleet.reference, fleet.weights)

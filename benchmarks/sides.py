@@ -25,6 +25,12 @@ class BenchmarkError(Exception):
     """A side failed, or two sides did not do the same job."""
 
 
+def _environment() -> dict[str, str]:
+    # Compiled code is kept, as it is wherever nobody forbids it.
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, **ONE_THREAD}
+
+
 def ask_side(command: Sequence[str], task: Result) -> Result:
     """Start a side, give it a task as JSON and return the JSON in its last line.
 
@@ -44,7 +50,7 @@ def ask_side(command: Sequence[str], task: Result) -> Result:
         capture_output=True,
         text=True,
         cwd=_ROOT,
-        env={**os.environ, **ONE_THREAD},
+        env=_environment(),
         check=False,
     )
     if done.returncode != 0:

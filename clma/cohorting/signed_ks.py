@@ -36,7 +36,8 @@ Engine = Literal["auto", "numpy", "numba"]
 """Who computes: the results are equal. `auto` takes numba where it is installed and worth it."""
 
 WORTH_COMPILING = 80_000_000
-"""Values after which numba has saved what loading it and the kept code takes, some 0.4 s."""
+"""Values for which numba saves what loading it and its kept code takes, some 0.4 s; a second more in
+a process that has to compile."""
 
 WORTH_BUCKETS = 50_000
 """Values in a row below which sorting them is faster."""
@@ -157,9 +158,17 @@ def signed_ks_of_rows(
         reference = SortedReference(reference.values)
     if engine == "numba" and reference.buckets is None:
         reference = _with_buckets(reference)
-    n_rows = len(rows) if isinstance(rows, Sized) else 0
-    compile_after = WORTH_COMPILING if engine == "auto" and is_numba_installed() else math.inf
-    return tuple(_statistics(rows, reference, compile_after - n_rows * reference.values.size))
+    compile_after = _compile_after(rows, reference) if engine == "auto" else math.inf
+    return tuple(_statistics(rows, reference, compile_after))
+
+
+def _compile_after(rows: Iterable[ArrayLike], reference: SortedReference) -> float:
+    """Return the number of values after which to change to numba."""
+    if not is_numba_installed():
+        return math.inf
+    if not isinstance(rows, Sized):
+        return WORTH_COMPILING
+    return 0 if len(rows) * reference.values.size >= WORTH_COMPILING else math.inf
 
 
 def _statistics(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from clma.blas import one_blas_thread
 from clma.records import ArtifactRef
-from clma.sweep.columns import Columns, Piece
+from clma.sweep.columns import Columns, Piece, Span
 from clma.sweep.means import Sweep
 from clma.sweep.rows import Rows
 from clma.sweep.sketch import Signs
@@ -147,15 +147,20 @@ def _add_products(
     counted = columns.selection(piece)
     if counted is not None:
         values *= counted.astype(values.dtype)
-    result.sums[...] += values @ np.ones(values.shape[1], values.dtype)
-    if signs is None:
-        gram = values @ values.T
-        result.gram[...] += gram
-        if len(piece.parts) == 1:
-            result.layer_squares[piece.parts[0].tensor] += np.diag(gram)
-            return
-    else:
-        result.sketches[...] += signs.project(values, piece.span)
+    for block in piece.span.blocks():
+        inside = values[:, block]
+        result.sums[...] += inside @ np.ones(inside.shape[1], values.dtype)
+        if signs is None:
+            gram = inside @ inside.T
+            result.gram[...] += gram
+            if len(piece.parts) == 1:
+                result.layer_squares[piece.parts[0].tensor] += np.diag(gram)
+        else:
+            start = piece.span.start
+            columns_of_block = Span(start + block.start, start + block.stop)
+            result.sketches[...] += signs.project(inside, columns_of_block)
+    if signs is None and len(piece.parts) == 1:
+        return
     for part in piece.parts:
         inside = values[:, part.start - piece.span.start : part.stop - piece.span.start]
         squares = np.einsum("ij,ij->i", inside, inside, dtype=np.float64)

@@ -7,7 +7,7 @@ Sums of stripes are added in the order of the stripes, so the number of shards c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -214,8 +214,20 @@ def _signed_ks(
         return ()
     files = [reference, *refs]
     with closing(Rows(files, sweep.open_tensors, sweep.columns, width=16 * BLOCK)) as rows:
-        vectors = (rows.vector(row) for row in range(1, len(rows)))
-        return signed_ks_of_rows(vectors, rows.vector(0))
+        return signed_ks_of_rows(_Vectors(rows), rows.vector(0))
+
+
+class _Vectors:
+    """All rows but the first as whole vectors, one of which is in memory at a time."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows) - 1
+
+    def __iter__(self) -> Iterator[NDArray[np.floating]]:
+        return (self._rows.vector(row) for row in range(1, len(self._rows)))
 
 
 def _stripes_of(columns: Columns, shard: Shard) -> tuple[Span, ...]:

@@ -10,7 +10,10 @@ from clma.sweep.columns import BLOCK, Piece
 __all__ = ["Tile"]
 
 TILE_BYTES = 32 * 2**20
-"""Most memory for the columns of all rows that are computed together."""
+"""Most memory for the columns of all rows that are read together."""
+
+MAX_WIDTH = 4 * BLOCK
+"""Columns after which reading more at once saves nothing."""
 
 
 class Tile:
@@ -42,4 +45,4 @@ class Tile:
 def _width(n_rows: int, itemsize: int) -> int:
     """Return the columns of a tile; only the rows decide, for sums depend on it."""
     fit = max(1, TILE_BYTES // (itemsize * max(n_rows, 1)))
-    return max(256, min(BLOCK, 1 << fit.bit_length() - 1))
+    return max(256, min(MAX_WIDTH, 1 << fit.bit_length() - 1))
