@@ -36,8 +36,8 @@ Engine = Literal["auto", "numpy", "numba"]
 """Who computes: the results are equal. `auto` takes numba where it is installed and worth it."""
 
 WORTH_COMPILING = 80_000_000
-"""Values for which numba saves what loading it and its kept code takes, some 0.4 s; a second more in
-a process that has to compile."""
+"""Values for which numba saves what loading it and its kept code takes, some 0.4 s; a process that
+has to compile takes a second more."""
 
 WORTH_BUCKETS = 50_000
 """Values in a row below which sorting them is faster."""
