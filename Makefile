@@ -11,7 +11,7 @@ export DO_NOT_TRACK = 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help env demo test lint ui killtest chaostest faulttest fuzz audit bench bench-peer \
-  bench-pronto clean
+  bench-overhead bench-pronto clean
 
 help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
@@ -19,6 +19,7 @@ help:
 	@echo "make ui            Prefect and MLflow in the browser, on what the demo made"
 	@echo "make bench         whole rounds against what this machine allows (SIZES=\"50x1e6 20x1e8\")"
 	@echo "make bench-peer    the grouping step against fed-clma on the same arrays (SIZE=10x545290)"
+	@echo "make bench-overhead what a night costs beside the mathematics (CLIENTS=10,10000 or HISTORY=365)"
 	@echo "make bench-pronto  recorded plant data, four methods side by side (DATA=FILE SEEDS=200:203)"
 	@echo "make killtest      nights killed at every step and at random times (POINTS=all KILLS=40 SEED=1)"
 	@echo "make faulttest     every call of a day and a night on a disk that fails, every fault"
@@ -81,6 +82,11 @@ $(PEER)/.installed: constraints.txt
 	  --constraint $(PEER)/constraints.txt fed-clma==0.1.1 \
 	  || { echo "bench-peer: failed, fed-clma cannot be installed"; exit 1; }
 	@touch $@
+
+CLIENTS ?= 10,100,1000,10000
+bench-overhead: $(STAMP)
+	@$(BIN)/python benchmarks/overhead.py \
+	  $(if $(HISTORY),--history $(HISTORY),--clients $(CLIENTS))
 
 DATA ?= ../shared/data/pronto/pronto_process_1hz.parquet
 SEEDS ?= 200:203
