@@ -34,6 +34,9 @@ BLOCK = 16_384
 MAX_STRIPES = 16
 """Parts that a model's columns can be divided into; more workers than this find nothing to do."""
 
+MIN_BLOCKS = 8
+"""In a stripe: what is read at once must not be cut small for shards that nobody needs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -115,9 +118,21 @@ class Columns:
     def stripes(self) -> tuple[Span, ...]:
         """Return the parts that can be summed apart: at most 16, equal in size up to a block."""
         n_blocks = -(-self.n_columns // BLOCK)
-        n_stripes = max(1, min(MAX_STRIPES, n_blocks))
+        n_stripes = max(1, min(MAX_STRIPES, n_blocks // MIN_BLOCKS))
         cuts = [k * n_blocks // n_stripes * BLOCK for k in range(n_stripes)] + [self.n_columns]
         return tuple(Span(a, b) for a, b in itertools.pairwise(cuts))
+
+    def selected_spans(self) -> list[Span]:
+        """Return the columns that cohorting looks at, as few spans."""
+        spans: list[Span] = []
+        for chosen, (start, stop) in zip(
+            self.selected, itertools.pairwise(self.borders), strict=True
+        ):
+            if chosen and spans and spans[-1].stop == start:
+                spans[-1] = Span(spans[-1].start, stop)
+            elif chosen:
+                spans.append(Span(start, stop))
+        return spans
 
     def pieces(self, span: Span, *, width: int = BLOCK) -> Iterator[Piece]:
         """Cut columns at the multiples of `width` and where the dtype changes."""

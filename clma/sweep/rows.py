@@ -20,7 +20,7 @@ from clma.ledger.refusals import refusals_named
 from clma.parameters.tensor_file import TensorFileError
 from clma.parameters.tensor_header import NUMPY_DTYPES
 from clma.records import ArtifactRef
-from clma.sweep.columns import BLOCK, Columns, Piece, Span
+from clma.sweep.columns import BLOCK, Columns, Piece
 
 __all__ = ["Rows"]
 
@@ -134,14 +134,10 @@ class Rows:
 
     @cached_property
     def _selected_pieces(self) -> list[Piece]:
-        borders = self._columns.borders
         return [
             piece
-            for tensor, chosen in enumerate(self._columns.selected)
-            if chosen
-            for piece in self._columns.pieces(
-                Span(borders[tensor], borders[tensor + 1]), width=self._width
-            )
+            for span in self._columns.selected_spans()
+            for piece in self._columns.pieces(span, width=self._width)
         ]
 
     def _file(self, row: int) -> io.FileIO:

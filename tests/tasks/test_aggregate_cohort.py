@@ -13,7 +13,7 @@ from clma.config import preset_config
 from clma.ledger.federation import Federation
 from clma.night import close_round
 from clma.round import run_round
-from clma.sweep.columns import BLOCK
+from clma.sweep.columns import BLOCK, MIN_BLOCKS
 from tasks.aggregate_cohort import aggregate_cohort
 from tasks.choose_round import ChosenRound
 from tasks.form_groups import form_groups
@@ -23,7 +23,7 @@ from tasks.seal_round import seal_round
 from tasks.sweep_updates import sweep_updates
 from tests.clma.ledger.fleet import NOW, drop, written
 
-BORDERS = 3 * BLOCK, 5
+BORDERS = 3 * MIN_BLOCKS * BLOCK, 5
 """Columns of two tensors: more than three blocks, so that there are stripes to divide."""
 
 

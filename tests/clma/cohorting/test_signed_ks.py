@@ -193,6 +193,7 @@ def test_numba_is_loaded_once_it_is_worth_it(worth, monkeypatch: pytest.MonkeyPa
     """Known beforehand from a list; while an iterator runs, from what it has brought so far."""
     loaded = []
     monkeypatch.setattr(module, "WORTH_COMPILING", worth)
+    monkeypatch.setattr(module, "WORTH_BUCKETS", 50_000)
     monkeypatch.setattr(module, "is_numba_installed", lambda: True)
     monkeypatch.setattr(module, "_is_compiled", lambda: False)
     monkeypatch.setattr(module, "_with_buckets", lambda reference: loaded.append(1) or reference)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from clma.records import TensorSpec
-from clma.sweep.columns import BLOCK, MAX_STRIPES, Columns, Span, plan_columns
+from clma.sweep.columns import BLOCK, MAX_STRIPES, MIN_BLOCKS, Columns, Span, plan_columns
 
 MIXED = (
     TensorSpec("head", "F32", (5, 2)),
@@ -37,13 +37,13 @@ def test_pieces_cover_every_column_once_with_one_dtype_each(width: int) -> None:
     assert all(p.parts[0].start == p.span.start and p.parts[-1].stop == p.span.stop for p in pieces)
 
 
-@pytest.mark.parametrize("n_columns", [1, BLOCK, BLOCK + 1, 40 * BLOCK + 5])
+@pytest.mark.parametrize("n_columns", [1, BLOCK, 2 * MIN_BLOCKS * BLOCK + 1, 400 * BLOCK + 5])
 def test_stripes_cover_every_column_and_are_cut_between_blocks(n_columns: int) -> None:
     stripes = large(n_columns).stripes()
     assert stripes[0].start == 0
     assert stripes[-1].stop == n_columns
     assert all(a.stop == b.start and b.start % BLOCK == 0 for a, b in itertools.pairwise(stripes))
-    assert len(stripes) <= MAX_STRIPES
+    assert len(stripes) == min(MAX_STRIPES, max(1, n_columns // (MIN_BLOCKS * BLOCK)))
 
 
 def test_blocks_are_cut_at_the_same_columns_wherever_a_span_begins() -> None:
@@ -61,3 +61,8 @@ def test_model_without_columns_has_one_empty_stripe() -> None:
 def test_bytes_of_stripes_add_up_to_the_files() -> None:
     columns = plan_columns(MIXED)
     assert sum(columns.n_bytes(s) for s in columns.stripes()) == 3 * 8 + (2 * BLOCK + 10) * 4 + 14
+
+
+def test_selected_neighbours_are_one_span() -> None:
+    columns = plan_columns([TensorSpec(n, "F32", (2,)) for n in "abcde"], ["a", "b", "d", "e"])
+    assert columns.selected_spans() == [Span(0, 4), Span(6, 10)]

@@ -14,7 +14,7 @@ from clma.drift.quarantine import quarantine_clients
 from clma.parameters.tensor_file import serialize_tensors
 from clma.records import ArtifactRef, SealedUpdate, TensorSpec
 from clma.round import aggregate_cohort, columns_of
-from clma.sweep.columns import BLOCK, Span, plan_columns
+from clma.sweep.columns import BLOCK, MIN_BLOCKS, Span, plan_columns
 from clma.sweep.inner_products import MAX_WIDE_ROWS, inner_products
 from clma.sweep.means import Sweep
 from clma.sweep.plan import SweepPlan, plan_sweep, shards
@@ -24,8 +24,8 @@ from clma.sweep.votes import Votes
 from tests.clma.shelf import Shelf, one_cohort, sealed
 
 CONFIG = preset_config("test")
-SHAPES = {"a": (3, BLOCK), "b": (5,), "head": (7, 11)}
-"""More than three blocks, so that there are stripes to divide."""
+SHAPES = {"a": (3 * MIN_BLOCKS, BLOCK), "b": (5,), "head": (7, 11)}
+"""Three stripes to divide."""
 
 
 def model(rng: np.random.Generator, shift: float = 0.0) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clma.records import TensorSpec
-from clma.sweep.columns import BLOCK, Span, plan_columns
+from clma.sweep.columns import BLOCK, MIN_BLOCKS, Span, plan_columns
 from clma.sweep.inner_products import inner_products
 from clma.sweep.means import Sweep
 from clma.sweep.sketch import Signs, gram_of_sketches, signs_of_block
@@ -60,7 +60,7 @@ def test_client_that_did_not_move_has_products_of_zero() -> None:
 @pytest.mark.parametrize("n_parts", [2, 4])
 def test_stripes_of_sketches_add_up_however_they_are_divided(shelf: Shelf, n_parts: int) -> None:
     rng = np.random.default_rng(1)
-    size = 4 * BLOCK + 100
+    size = 4 * MIN_BLOCKS * BLOCK + 100
     base, *rows = (shelf.put({"w": rng.normal(size=size).astype(np.float32)}) for _ in range(4))
     columns = plan_columns([TensorSpec("w", "F32", (size,))])
     stripes = columns.stripes()
