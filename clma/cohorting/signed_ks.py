@@ -35,9 +35,9 @@ __all__ = ["Engine", "SortedReference", "prepare_reference", "signed_ks", "signe
 Engine = Literal["auto", "numpy", "numba"]
 """Who computes: the results are equal. `auto` takes numba where it is installed and worth it."""
 
-WORTH_COMPILING = 80_000_000
-"""Values for which numba saves what loading it and its kept code takes, some 0.4 s; a process that
-has to compile takes a second more."""
+WORTH_COMPILING = 50_000_000
+"""Values for which numba saves about what loading it and its kept code takes, 0.35 s; a process
+that has to compile takes a second more."""
 
 WORTH_BUCKETS = 200_000
 """Values in a row below which sorting them is as fast, or nearly."""

@@ -23,7 +23,7 @@ from clma.sweep.tiles import Tile
 
 __all__ = ["MAX_WIDE_ROWS", "InnerProducts", "inner_products"]
 
-MAX_WIDE_ROWS = 64
+MAX_WIDE_ROWS = 32
 """Up to so many rows, products are computed in float64. Beyond, where they take most of the time of
 a round, in float32 with float64 sums over blocks: half the time, errors of some 1e-7."""
 
