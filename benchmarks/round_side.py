@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib
 import json
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from typing import Any
 from benchmarks.fleet_files import Fleet, make_fleet, parse_size
 from benchmarks.meter import Meter, pin_to_one_cpu
 from benchmarks.our_side import load_what_is_worth_it
+from clma.compiled import is_numba_installed
 from clma.config import preset_config
 from clma.parameters.tensor_file import TensorFile
 from clma.records import (
@@ -92,6 +94,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=root) as name:
         # Libraries load late what they need; that is no part of a round.
         play_round(make_fleet(parse_size("5x64:80%"), Path(name)), Path(name))
+        if is_numba_installed():
+            importlib.import_module("numba")
         size = parse_size(task["size"])
         load_what_is_worth_it(size.n_drifted * size.n_parameters)
         fleet = make_fleet(size, root)

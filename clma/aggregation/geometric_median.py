@@ -24,7 +24,7 @@ from clma.errors import NotEnoughClientsError
 
 __all__ = ["geometric_median", "weigh_by_distance"]
 
-MAX_STEPS = 100
+MAX_STEPS = 1000
 TOLERANCE = 1e-7
 """Length of the last step, and `EPSILON` of the least distance, as shares of the median distance
 from the medoid: what a unit of the parameters is must not matter."""

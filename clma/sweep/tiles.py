@@ -9,9 +9,13 @@ from clma.sweep.columns import BLOCK, Piece
 
 __all__ = ["Tile"]
 
-TILE_BYTES = 32 * 2**20
-"""Most memory for the columns of all rows that are read together."""
+TILE_BYTES = 8 * 2**20
+"""Memory for the columns of all rows that are read together."""
 
+MAX_TILE_BYTES = 32 * 2**20
+"""The same where there are so many rows that they would be cut into very short pieces."""
+
+MIN_WIDTH = BLOCK // 2
 MAX_WIDTH = 4 * BLOCK
 """Columns after which reading more at once saves nothing."""
 
@@ -44,5 +48,6 @@ class Tile:
 
 def _width(n_rows: int, itemsize: int) -> int:
     """Return the columns of a tile; only the rows decide, for sums depend on it."""
-    fit = max(1, TILE_BYTES // (itemsize * max(n_rows, 1)))
+    column_bytes = itemsize * max(n_rows, 1)
+    fit = max(TILE_BYTES // column_bytes, min(MIN_WIDTH, MAX_TILE_BYTES // column_bytes), 1)
     return max(256, min(MAX_WIDTH, 1 << fit.bit_length() - 1))
