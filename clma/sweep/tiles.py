@@ -29,7 +29,7 @@ class Tile:
     dtype : type
         float32 or float64.
     width : int, optional
-        Most columns. Default: as many as fit, at most a block.
+        Most columns. Default: as many as fit, at most `MAX_WIDTH`.
     """
 
     def __init__(self, n_rows: int, dtype: type[np.floating], *, width: int | None = None) -> None:
