@@ -22,10 +22,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from clma.errors import InvalidConfigError
+from clma.methods import METHODS
 
 __all__ = [
     "PRESETS",
     "AggregationConfig",
+    "ClientConfig",
     "CohortingConfig",
     "DriftConfig",
     "FederationConfig",
@@ -38,6 +40,7 @@ __all__ = [
     "parse_config",
     "preset_config",
     "render_config",
+    "requirements",
 ]
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
@@ -86,9 +89,22 @@ class DriftConfig(_Section):
 class CohortingConfig(_Section):
     """How quarantined clients become cohorts (algorithms: 1.4, 7.3 to 7.5)."""
 
-    method: Literal["cosine", "signed_ks", "single", "singletons", "given"] = "cosine"
+    method: Literal[
+        "cosine",
+        "signed_ks",
+        "single",
+        "singletons",
+        "given",
+        "local",
+        "ifca",
+        "feddrift",
+        "feddrift_eager",
+        "cfl",
+    ] = "cosine"
     """`cosine`: directions of updates; `signed_ks`: Algorithm 3; `single`: one cohort, flags are
-    ignored (FedAvg); `singletons`: one cohort per drifted client; `given`: `schedule` decides."""
+    ignored (FedAvg); `singletons`: one cohort per drifted client; `given`: `schedule` decides;
+    `local`: one cohort per client from the start. `ifca`, `feddrift`, `feddrift_eager` and `cfl`
+    are the methods of those names."""
     selector: Literal["default", "all", "last_layers", "name_filter"] = "default"
     include: tuple[str, ...] = ()
     """`name_filter`: glob patterns of tensor names to use; empty means all."""
@@ -128,6 +144,23 @@ class CohortingConfig(_Section):
     recall_threshold: Annotated[float, Field(ge=-1, le=1)] = 0.40
     recall_cooldown: Annotated[int, Field(ge=0)] = 1
     """Rounds after a move in which a client is not recalled to the cohort that it left."""
+    n_models: Annotated[int, Field(ge=1, le=64)] = 4
+    """`ifca`: k, cohorts from the first round on."""
+    merge_distance: Annotated[float, Field(ge=0)] = 0.5
+    """`feddrift`: largest rise of the loss, in its own units, between cohorts that become one."""
+    isolation_rounds: Annotated[int, Field(ge=0)] = 1
+    """`feddrift`: rounds in which only its founder trains a new cohort, and it is not merged."""
+    max_models: Annotated[int, Field(ge=2, le=256)] = 64
+    """`ifca`, `feddrift`, `feddrift_eager`: most models that a client is sent to choose from."""
+    warm_up_rounds: Annotated[int, Field(ge=0)] = 5
+    """`cfl`: rounds before the first split."""
+    mean_norm_share: Annotated[float, Field(gt=0, lt=1)] = 0.4
+    """`cfl`: a cohort is ripe when its mean update is shorter than this share of its longest one
+    so far (epsilon 1)."""
+    member_norm_share: Annotated[float, Field(gt=0)] = 0.6
+    """`cfl`: and its longest update is longer than this share of it (epsilon 2)."""
+    min_separation: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """`cfl`: smallest gap between the halves of a split (gamma max); 0 does not ask."""
     schedule: tuple[GivenCohorts, ...] = ()
     """`given`: from which round on which client belongs to which label."""
 
@@ -176,6 +209,13 @@ class AggregationConfig(_Section):
     voters."""
 
 
+class ClientConfig(_Section):
+    """What the server asks of a client's training."""
+
+    proximal_mu: Annotated[float, Field(ge=0)] = 0.0
+    """Strength of the pull to the model that was sent (FedProx); 0 is none."""
+
+
 class PrivacyConfig(_Section):
     """What may leave a client. `flag` covers the drift flag and the confirm bit."""
 
@@ -209,19 +249,18 @@ class FederationConfig(_Section):
     drift: DriftConfig = DriftConfig()
     cohorting: CohortingConfig = CohortingConfig()
     aggregation: AggregationConfig = AggregationConfig()
+    client: ClientConfig = ClientConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     identity: IdentityConfig = IdentityConfig()
 
     @model_validator(mode="after")
     def _check_policy(self) -> FederationConfig:
-        needs = {"weights", "examples"}
-        if self.cohorting.method not in {"single", "given"}:
-            needs.add("flag")
-        missing = sorted(needs - set(self.privacy.share))
+        method = self.cohorting.method
+        missing = METHODS[method].requires - set(self.privacy.share)
         if missing:
             raise ValueError(
-                f"method {self.cohorting.method!r} needs {missing}, "
-                f"privacy.share names only {list(self.privacy.share)}"
+                f"method {method!r} needs {', '.join(sorted(missing))}, "
+                f"privacy.share names only {', '.join(self.privacy.share) or 'nothing'}"
             )
         return self
 
@@ -233,6 +272,19 @@ _LITERAL_DRIFT = {
     "detector": "loss_threshold",
     "loss_point": "after",
     "gamma": 0.1,
+    "confirm": False,
+}
+
+_FEDAVG: Mapping[str, Mapping[str, Any]] = {
+    "drift": {"confirm": False},
+    "cohorting": {"method": "single", "recall": False},
+}
+# The drift test of FedDrift, on the loss of the best model a client was sent; delta is 0.5 for a
+# cross-entropy in nats.
+_FEDDRIFT_DRIFT = {
+    "detector": "loss_threshold",
+    "loss_point": "before",
+    "gamma": 0.5,
     "confirm": False,
 }
 
@@ -264,7 +316,16 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "recall": False,
         },
     },
-    "fedavg": {"drift": {"confirm": False}, "cohorting": {"method": "single", "recall": False}},
+    "fedavg": _FEDAVG,
+    "fedprox": {**_FEDAVG, "client": {"proximal_mu": 0.01}},
+    "feddrift": {"drift": _FEDDRIFT_DRIFT, "cohorting": {"method": "feddrift", "recall": False}},
+    "feddrift-eager": {
+        "drift": _FEDDRIFT_DRIFT,
+        "cohorting": {"method": "feddrift_eager", "recall": False},
+    },
+    "ifca": {"drift": {"confirm": False}, "cohorting": {"method": "ifca", "recall": False}},
+    "cfl": {"drift": {"confirm": False}, "cohorting": {"method": "cfl", "recall": False}},
+    "local": {"drift": {"confirm": False}, "cohorting": {"method": "local", "recall": False}},
     "singletons": {"cohorting": {"method": "singletons", "recall": False}},
 }
 
@@ -324,17 +385,34 @@ def preset_config(
     InvalidConfigError
         If the preset is unknown or the result is not valid.
     """
-    if preset not in PRESETS and preset != "oracle":
-        raise InvalidConfigError(
-            f"preset {preset!r} is unknown, wanted one of {', '.join(sorted([*PRESETS, 'oracle']))}"
-        )
     values: dict[str, Any] = {"federation": federation, "preset": preset}
-    base = PRESETS.get(preset, {"drift": {"confirm": False}, "cohorting": {"method": "given"}})
-    _merge(values, base)
+    _merge(values, _preset(preset))
     _merge(values, settings)
     for text in overrides:
         _merge(values, _parse_override(text))
     return _validated(values)
+
+
+def requirements(preset: str) -> frozenset[str]:
+    """Return what ``privacy.share`` has to name for a preset's method.
+
+    Raises
+    ------
+    InvalidConfigError
+        If the preset is unknown.
+    """
+    section = _preset(preset).get("cohorting", {})
+    return METHODS[section.get("method", CohortingConfig().method)].requires
+
+
+def _preset(preset: str) -> Mapping[str, Mapping[str, Any]]:
+    if preset == "oracle":
+        return {"drift": {"confirm": False}, "cohorting": {"method": "given"}}
+    if preset not in PRESETS:
+        raise InvalidConfigError(
+            f"preset {preset!r} is unknown, wanted one of {', '.join(sorted([*PRESETS, 'oracle']))}"
+        )
+    return PRESETS[preset]
 
 
 def override_config(config: FederationConfig, overrides: Sequence[str]) -> FederationConfig:
@@ -403,7 +481,7 @@ def _parse_override(text: str) -> dict[str, Any]:
 
 
 _SECTIONS = (
-    *("round", "drift", "cohorting", "aggregation", "privacy", "identity"),
+    *("round", "drift", "cohorting", "aggregation", "client", "privacy", "identity"),
     "model_arguments",
 )
 

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from clma.cohorting.placement import Placement
 from clma.config import FederationConfig
 from clma.drift.quarantine import Triage
-from clma.records import ClientState, ClientStatus, Cohort, FederationState, Phase
+from clma.records import (
+    ClientState,
+    ClientStatus,
+    Cohort,
+    CohortStatus,
+    FederationState,
+    Phase,
+)
 from clma.rows import AssignmentRow, CohortRow, DriftRow, Gate, RoundDecision, SealedRound
 
 __all__ = ["AggregatedModel", "Measurement", "decide"]
@@ -106,12 +113,22 @@ def _cohorts_after(
                 born_round=state.round_num,
                 model_digest=digest,
                 origin_digest=job.reference_digest,
+                largest_mean_norm=_longest_of(job.parent, state),
             )
         elif digest != known.model_digest:
             cohorts[job.cohort_id] = dataclasses.replace(
                 known, model_digest=digest, previous_digest=known.model_digest
             )
+    for cohort_id in placement.merged:
+        cohorts[cohort_id] = dataclasses.replace(cohorts[cohort_id], status=CohortStatus.MERGED)
+    for cohort_id, norm in placement.mean_norms.items():
+        longest = max(norm, cohorts[cohort_id].largest_mean_norm)
+        cohorts[cohort_id] = dataclasses.replace(cohorts[cohort_id], largest_mean_norm=longest)
     return cohorts
+
+
+def _longest_of(cohort_id: str | None, state: FederationState) -> float:
+    return 0.0 if cohort_id is None else state.cohorts[cohort_id].largest_mean_norm
 
 
 def _client_after(
@@ -166,6 +183,7 @@ def _drift_rows(
             update_norm=norms.get(update.client_id),
             detail=triage.notes.get(update.client_id),
             voted_in=voted_in.get(update.client_id),
+            scores=triage.scores.get(update.client_id, ()),
         )
         for update in sorted(sealed.updates, key=lambda u: u.client_id)
     )

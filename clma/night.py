@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from clma.cohorting.given import given_moves
+from clma.cohorting.opening import opening_moves
 from clma.errors import RoundHeldError
 from clma.ledger.federation import Federation
 from clma.records import FederationState
@@ -30,7 +30,7 @@ __all__ = ["close_round", "open_next_round"]
 
 
 def open_next_round(federation: Federation, *, now: dt.datetime) -> FederationState:
-    """Open the next round, with the moves that a given schedule of cohorts asks for.
+    """Open the next round, with what the configured method changes then.
 
     Raises
     ------
@@ -38,7 +38,13 @@ def open_next_round(federation: Federation, *, now: dt.datetime) -> FederationSt
         If the newest round is sealed and not decided.
     """
     state = federation.state()
-    moves = given_moves(state, federation.config, state.round_num + 1)
+    moves = opening_moves(
+        state,
+        federation.config,
+        state.round_num + 1,
+        open_tensors=federation.open_tensors,
+        save_model=federation.add_model,
+    )
     return federation.open_round(now=now, moves=moves)
 
 

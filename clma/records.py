@@ -130,6 +130,8 @@ class Cohort:
     origin_digest : str or None
         Model that the first members had been sent when they left `parent`: with `model_digest`
         it gives the direction in which the cohort was born.
+    largest_mean_norm : float
+        Largest length of its members' mean update so far, where the method keeps it (CFL).
     """
 
     cohort_id: str
@@ -139,6 +141,7 @@ class Cohort:
     previous_digest: str | None = None
     status: CohortStatus = CohortStatus.ACTIVE
     origin_digest: str | None = None
+    largest_mean_norm: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +301,9 @@ class UpdateMessage:
         fresh data? None: not asked.
     loss : float or None
         Only where the policy shares it; finite.
+    losses : mapping of digest to float
+        Mean loss of every model of the client's choice on its fresh data, before training; only
+        where the policy shares it (`loss_vector`).
     software : str
         Who wrote the file, for the operator's eye.
     signature : str or None
@@ -315,6 +321,7 @@ class UpdateMessage:
     loss: float | None = None
     software: str = ""
     signature: str | None = None
+    losses: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,13 +332,15 @@ class SealedUpdate:
     ----------
     client_id : str
     base_digest : str
-        The model that was sent to it.
+        The model that was sent to it, or that it chose of those.
     tensors : ArtifactRef
         The weights it returned.
     n_examples : int, >= 0
     drift_flag : bool
     confirm : bool or None
     loss : float or None
+    losses : mapping of digest to float
+        As in the message.
     """
 
     client_id: str
@@ -341,3 +350,4 @@ class SealedUpdate:
     drift_flag: bool
     confirm: bool | None = None
     loss: float | None = None
+    losses: Mapping[str, float] = field(default_factory=dict)

@@ -3,8 +3,8 @@
 The steps stand in the order of the night, each a function of its own, so that an orchestrator can
 run them as separate tasks and get the bytes that `run_round` gets in one go:
 
-1. `quarantine_clients` takes the flagged clients out of their cohorts' means, `cohorting_units`
-   says who is compared with whom,
+1. `triage_clients` says who votes where and who is set apart, the flagged ones as a rule;
+   `cohorting_units` who of them is compared with whom,
 2. `sweep_shard` (one call a shard) reads every update: cohorts' votes, norms, inner products,
 3. `form_groups` (one call a unit) finds who drifted alike,
 4. `place_groups` names cohorts and lists the models to make,
@@ -23,11 +23,11 @@ from functools import partial
 
 from clma.cohorting.contract import OpenTensors
 from clma.cohorting.form import form_groups
+from clma.cohorting.methods import triage_clients
 from clma.cohorting.placement import AggregationJob, place_groups
 from clma.cohorting.units import cohorting_units
 from clma.config import FederationConfig
 from clma.decision import AggregatedModel, decide
-from clma.drift.quarantine import quarantine_clients
 from clma.errors import RoundHeldError
 from clma.parameters.selectors import make_selector
 from clma.records import ROOT_COHORT, ArtifactRef, FederationState, model_ref
@@ -150,7 +150,7 @@ def run_round(
     """
     check_quorum(sealed, config)
     root_digest = state.cohorts[ROOT_COHORT].model_digest
-    triage = quarantine_clients(state, sealed, config)
+    triage = triage_clients(state, sealed, config)
     units = cohorting_units(state, sealed, triage, config)
     plan = plan_sweep(sealed, triage, units, config)
     columns = columns_of(model_ref(root_digest), open_tensors, config)

@@ -86,7 +86,8 @@ class SealedRound:
 class DriftRow:
     """Row of ``drift.parquet``: one accepted client; losses are null unless they are shared.
 
-    `voted_in` is the cohort whose model its update went into, null for none.
+    `voted_in` is the cohort whose model its update went into, null for none; `scores` the loss of
+    every cohort's model that it measured, where the method asks for that.
     """
 
     client_id: str
@@ -99,6 +100,7 @@ class DriftRow:
     server_check: str = "ok"
     detail: str | None = None
     voted_in: str | None = None
+    scores: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import datetime as dt
 
 from prefect import get_run_logger, task
 
-from clma.cohorting.given import given_moves
 from clma.ledger.federation import Federation
+from clma.night import open_next_round
 from tasks.night import IO_RETRIES, PINNED_TO_RUN
 
 __all__ = ["open_round"]
@@ -19,8 +19,7 @@ def open_round(store: str, federation: str, after_round: int) -> int:
     opened = Federation.open(store, federation)
     state = opened.state()
     if state.round_num == after_round:
-        moves = given_moves(state, opened.config, after_round + 1)
-        state = opened.open_round(now=dt.datetime.now(dt.UTC), moves=moves)
+        state = open_next_round(opened, now=dt.datetime.now(dt.UTC))
         get_run_logger().info(
             "opened round %d, due %s", state.round_num, f"{state.deadline:%F %R} UTC"
         )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from prefect import get_run_logger, task
 
+from clma.cohorting.methods import triage_clients
 from clma.cohorting.units import cohorting_units
-from clma.drift.quarantine import quarantine_clients as triage_clients
 from clma.errors import InvalidConfigError
 from clma.records import ROOT_COHORT, ArtifactRef, model_ref
 from clma.round import columns_of

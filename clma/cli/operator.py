@@ -21,7 +21,7 @@ from clma.cli.options import (
     show,
     time_text,
 )
-from clma.cohorting.given import given_moves
+from clma.cohorting.opening import opening_moves
 from clma.config import (
     FederationConfig,
     changed_settings,
@@ -57,7 +57,10 @@ def init(
     config = _config(federation, preset, settings or [])
     now = dt.datetime.now(dt.UTC)
     made = _found(store, config, model, _read_clients(clients), now)
-    state = made.open_round(now=now, moves=given_moves(made.state(), config, 1))
+    moves = opening_moves(
+        made.state(), config, 1, open_tensors=made.open_tensors, save_model=made.add_model
+    )
+    state = made.open_round(now=now, moves=moves)
     facts = {
         "store": made.store.url,
         "federation": made.name,

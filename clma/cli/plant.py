@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,10 +18,11 @@ from clma.cli.options import (
     show,
     time_text,
 )
-from clma.client.pull import PulledModel, pull
+from clma.client.pull import PulledModel, models_of_choice, pull
 from clma.client.submit import SubmitReceipt, submit
+from clma.errors import InvalidUpdateError
 from clma.ledger.federation import Federation
-from clma.ledger.keys import check_client_id
+from clma.ledger.keys import check_client_id, printable
 from clma.updates.signing import create_key, fingerprint
 
 __all__ = ["client_app"]
@@ -62,10 +64,18 @@ def client_pull(
     facts = {
         **_facts(pulled),
         "path": str(pulled.path),
+        "choice": [{**dataclasses.asdict(m), "path": str(m.path)} for m in pulled.choice],
         "drift": pulled.drift.model_dump(mode="json"),
         "deadline": time_text(pulled.deadline),
         "confirm_path": None if pulled.confirm_path is None else str(pulled.confirm_path),
     }
+    choice = (
+        "; or train the best of "
+        + ", ".join(f"{m.cohort_id} in {m.path}" for m in pulled.choice[1:] if m.trainable)
+        + " (--trained-from with your update)"
+        if any(m.trainable for m in pulled.choice[1:])
+        else ""
+    )
     confirm = (
         f"; is the model of {pulled.confirm_cohort} in {pulled.confirm_path} still bad? "
         "(--confirm or --no-confirm with your update)"
@@ -74,7 +84,7 @@ def client_pull(
     )
     show(
         facts,
-        f"{out}: model of cohort {pulled.cohort_id} for round {pulled.round_num}{confirm}",
+        f"{out}: model of cohort {pulled.cohort_id} for round {pulled.round_num}{choice}{confirm}",
         as_json=as_json,
     )
 
@@ -98,6 +108,16 @@ def client_submit(
         typer.Option("--confirm/--no-confirm", help="Is the model of the cohort left still bad?"),
     ] = None,
     loss: Annotated[float | None, typer.Option("--loss", help="Sent only if shared.")] = None,
+    trained_from: Annotated[
+        str | None,
+        typer.Option(
+            "--trained-from", help="Cohort whose model was chosen, where there is a choice."
+        ),
+    ] = None,
+    losses: Annotated[
+        str | None,
+        typer.Option("--losses", help="Loss of each model of choice: c0=0.31,c1=0.95."),
+    ] = None,
     round_num: Annotated[int | None, typer.Option("--round", help="Round trained for.")] = None,
     key: Annotated[
         Path | None, typer.Option("--key", help="The plant's private key, to sign with.")
@@ -105,6 +125,9 @@ def client_submit(
     as_json: JsonOption = False,
 ) -> None:
     """Send a plant's trained model and its flag."""
+    models = {}
+    if trained_from is not None or losses is not None:
+        models = models_of_choice(store, federation, client)
     receipt = submit(
         store,
         federation,
@@ -114,7 +137,9 @@ def client_submit(
         drift_flag=drift,
         confirm=confirm,
         loss=loss,
+        losses=_losses_by_model(losses, models),
         round_num=round_num,
+        base_digest=None if trained_from is None else _model_of(trained_from, models),
         key=key,
     )
     for note in receipt.notes:
@@ -150,6 +175,28 @@ def client_register(
         "key_id": None if public_key is None else fingerprint(public_key),
     }
     show(facts, f"{client} takes part from round {facts['joined_round']} on", as_json=as_json)
+
+
+def _model_of(cohort_id: str, models: Mapping[str, str]) -> str:
+    if cohort_id not in models:
+        known = ", ".join(models) or "none: its method leaves no choice"
+        raise InvalidUpdateError(
+            f"cohort {printable(cohort_id)!r} is no choice of this client, wanted one of {known}"
+        )
+    return models[cohort_id]
+
+
+def _losses_by_model(text: str | None, models: Mapping[str, str]) -> dict[str, float]:
+    losses: dict[str, float] = {}
+    for part in (text or "").split(",") if text else ():
+        cohort_id, _, value = part.strip().partition("=")
+        try:
+            losses[_model_of(cohort_id, models)] = float(value)
+        except ValueError:
+            raise InvalidUpdateError(
+                f"--losses: {printable(part)!r}, wanted COHORT=NUMBER, several with commas between"
+            ) from None
+    return losses
 
 
 def _facts(record: PulledModel | SubmitReceipt) -> dict[str, Any]:

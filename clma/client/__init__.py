@@ -20,17 +20,20 @@ A night at a plant, with `train` and `losses_of` its own::
 
 from __future__ import annotations
 
+from clma.client.choice import best_model
 from clma.client.monitor import InferenceDriftMonitor, MonitorReading
-from clma.client.pull import PulledModel, pull
+from clma.client.pull import ModelOfChoice, PulledModel, pull
 from clma.client.reporter import DriftReporter
 from clma.client.submit import SubmitReceipt, submit
 
 __all__ = [
     "DriftReporter",
     "InferenceDriftMonitor",
+    "ModelOfChoice",
     "MonitorReading",
     "PulledModel",
     "SubmitReceipt",
+    "best_model",
     "pull",
     "submit",
 ]

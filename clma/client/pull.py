@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from clma.cohorting.offers import offered_models
 from clma.config import DriftConfig
 from clma.errors import DamagedStoreError, UnknownClientError
 from clma.ledger.durable_file import replace_files
@@ -17,7 +18,36 @@ from clma.ledger.keys import printable
 from clma.ledger.refusals import refusals_named
 from clma.records import ClientState, ClientStatus, FederationState, model_ref
 
-__all__ = ["PulledModel", "find_client", "note_path", "open_federation", "pull", "read_note"]
+__all__ = [
+    "ModelOfChoice",
+    "PulledModel",
+    "find_client",
+    "models_of_choice",
+    "note_path",
+    "open_federation",
+    "pull",
+    "read_note",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOfChoice:
+    """One of several models to choose from.
+
+    Parameters
+    ----------
+    cohort_id : str
+    digest : str
+        SHA-256 of the file.
+    path : Path
+    trainable : bool
+        False: only its loss is asked for.
+    """
+
+    cohort_id: str
+    digest: str
+    path: Path
+    trainable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +74,11 @@ class PulledModel:
         Cohort that was left last round, if the federation asks whether its model is still bad.
     confirm_path : Path or None
         That cohort's model.
+    choice : tuple of ModelOfChoice
+        Where the federation's method lets clients choose: measure the loss of each on fresh data
+        before training, train the best one, and send its digest and, if asked, all losses.
+    proximal_mu : float, >= 0
+        FedProx: strength of the pull back to the model that training starts from.
     """
 
     federation: str
@@ -57,6 +92,8 @@ class PulledModel:
     share_loss: bool = False
     confirm_cohort: str | None = None
     confirm_path: Path | None = None
+    choice: tuple[ModelOfChoice, ...] = ()
+    proximal_mu: float = 0.0
 
 
 _NOTE = TypeAdapter(PulledModel)
@@ -75,7 +112,8 @@ def pull(url: str | Path | Federation, federation: str, client_id: str, out: Pat
     out : Path
         Safetensors file to write; it is replaced at once or not at all. The facts of the result go
         to ``<out>.json``, so that a later `submit` knows round and base. The model to confirm, if
-        any, goes to ``<stem>.origin.safetensors``.
+        any, goes to ``<stem>.origin.safetensors``, models to choose from to
+        ``<stem>.<cohort>.safetensors``.
 
     Raises
     ------
@@ -97,6 +135,8 @@ def pull(url: str | Path | Federation, federation: str, client_id: str, out: Pat
         confirm_path = out.with_name(f"{out.stem}.origin.safetensors")
         origin = state.cohorts[confirm_cohort].model_digest
         files[confirm_path] = opened.store.get_verified(model_ref(origin))
+    choice = _models_of_choice(opened, state, client, out)
+    files |= {m.path: opened.store.get_verified(model_ref(m.digest)) for m in choice[1:]}
     pulled = PulledModel(
         federation=state.federation,
         client_id=client_id,
@@ -109,6 +149,8 @@ def pull(url: str | Path | Federation, federation: str, client_id: str, out: Pat
         share_loss="loss" in opened.config.privacy.share,
         confirm_cohort=confirm_cohort,
         confirm_path=confirm_path,
+        choice=choice,
+        proximal_mu=opened.config.client.proximal_mu,
     )
     # The note goes first: a model without its note would be taken for the one of the state.
     files[note_path(out)] = _NOTE.dump_json(pulled, indent=2)
@@ -159,6 +201,36 @@ def _cohort_to_confirm(
 ) -> str | None:
     home = client.way_home()
     return home if opened.config.drift.confirm and home in state.cohorts else None
+
+
+def models_of_choice(
+    url: str | Path | Federation, federation: str, client_id: str
+) -> dict[str, str]:
+    """Return the models that a client may choose from now: cohort to digest; empty for no choice.
+
+    Raises
+    ------
+    UnknownFederationError, UnknownClientError
+        As `pull`.
+    """
+    opened = open_federation(url, federation)
+    state = opened.state()
+    offers = offered_models(state, find_client(state, client_id), opened.config)
+    return {offer.cohort_id: offer.digest for offer in offers}
+
+
+def _models_of_choice(
+    opened: Federation, state: FederationState, client: ClientState, out: Path
+) -> tuple[ModelOfChoice, ...]:
+    return tuple(
+        ModelOfChoice(
+            offer.cohort_id,
+            offer.digest,
+            out if number == 0 else out.with_name(f"{out.stem}.{offer.cohort_id}.safetensors"),
+            offer.trainable,
+        )
+        for number, offer in enumerate(offered_models(state, client, opened.config))
+    )
 
 
 def _replace(files: Mapping[Path, bytes]) -> None:

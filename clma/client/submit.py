@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
@@ -84,6 +85,7 @@ def submit(
     drift_flag: bool,
     confirm: bool | None = None,
     loss: float | None = None,
+    losses: Mapping[str, float] | None = None,
     round_num: int | None = None,
     base_digest: str | None = None,
     pulled: PulledModel | None = None,
@@ -108,6 +110,9 @@ def submit(
         Only where `pull` gave a cohort to confirm: is that cohort's model still bad here?
     loss : float, optional
         Stays here unless the federation's policy shares it.
+    losses : mapping of digest to float, optional
+        Mean loss of every model of choice on fresh data, before training; stays here unless the
+        federation's policy shares it (`loss_vector`).
     round_num, base_digest : optional
         Round and model that were trained on. Default: what `pulled`, or else the note beside
         `tensors`, says; without both, the open round and the model that the client is served.
@@ -154,6 +159,7 @@ def submit(
         confirm=confirm,
         loss=None if loss is None else float(loss),
         software=f"clma {__version__}",
+        losses={digest: float(value) for digest, value in (losses or {}).items()},
     )
     message, notes = _keep_private(message, expected)
     if key is not None:
@@ -198,6 +204,9 @@ def _keep_private(
     if message.loss is not None and "loss" not in expected.share:
         message = replace(message, loss=None)
         notes.append("the loss was not sent: the federation's policy does not share it")
+    if message.losses and "loss_vector" not in expected.share:
+        message = replace(message, losses={})
+        notes.append("the losses were not sent: the federation's policy does not share them")
     if "flag" not in expected.share and (message.drift_flag or message.confirm is not None):
         message = replace(message, drift_flag=False, confirm=None)
         notes.append("the flag was not sent: the federation's policy does not share it")

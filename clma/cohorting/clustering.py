@@ -27,6 +27,7 @@ __all__ = [
     "Clustering",
     "average_linkage",
     "fixed_kmeans",
+    "in_order",
     "one_each",
     "silhouette_kmeans",
 ]
@@ -105,7 +106,7 @@ def average_linkage(
     best = _best(cuts, mean_silhouettes(distances, cuts), floor)
     if max(best.labels) > 0:
         return best
-    alike = _ordered(fcluster(tree, 1 - pair_threshold + TIE, criterion="distance"))
+    alike = in_order(fcluster(tree, 1 - pair_threshold + TIE, criterion="distance"))
     return Clustering(alike, best.silhouette, unclear=max(alike) >= max_groups)
 
 
@@ -164,7 +165,7 @@ def _kmeans(points: NDArray[np.float64], n_groups: int, seed: int) -> tuple[int,
 
     with one_thread():
         model = KMeans(n_clusters=n_groups, n_init=10, random_state=seed)
-        return _ordered(model.fit_predict(points))
+        return in_order(model.fit_predict(points))
 
 
 def _best(groupings: NDArray[np.integer], scores: NDArray[np.float64], floor: float) -> Clustering:
@@ -175,9 +176,10 @@ def _best(groupings: NDArray[np.integer], scores: NDArray[np.float64], floor: fl
             best, best_score = labels, score
     if best_score is None or best_score < floor:
         return Clustering((0,) * best.size, best_score)
-    return Clustering(_ordered(best), best_score)
+    return Clustering(in_order(best), best_score)
 
 
-def _ordered(labels: NDArray[np.integer]) -> tuple[int, ...]:
+def in_order(labels: NDArray[np.integer]) -> tuple[int, ...]:
+    """Number labels by their first row, whatever numbers a library gave them."""
     number: dict[int, int] = {}
     return tuple(number.setdefault(int(label), len(number)) for label in labels)

@@ -3,8 +3,7 @@
 A method is a function of a `CohortingUnit` and the measured movements of its clients that returns a
 `Clustering`. Measuring, recall and evidence are the same for all (`clma.cohorting.form`).
 
-To add one: a file in this folder with such a function, a name in `CohortingConfig.method`, a line
-in `METHODS` of `clma.cohorting.form`.
+`clma.cohorting.methods` lists them and says how to add one.
 """
 
 from __future__ import annotations
@@ -83,6 +82,8 @@ class CohortingUnit:
         In the order of their birth; empty where recall is off.
     seed : int
         For methods that draw.
+    largest_mean_norm : float
+        Length of the longest mean update of the origin cohort so far, where the method keeps it.
     """
 
     unit_id: str
@@ -91,6 +92,7 @@ class CohortingUnit:
     reference: ArtifactRef
     candidates: tuple[Candidate, ...]
     seed: int
+    largest_mean_norm: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +123,15 @@ GroupFunction = Callable[[CohortingUnit, Evidence, CohortingConfig], Clustering]
 class Group:
     """Clients that drifted alike, and the known cohort they belong to, if there is one.
 
-    An `unclear` one is a client that was unlike too many others: it founds no cohort at once.
+    An `unclear` one is a client that was unlike too many others: it founds no cohort at once. One
+    that `stays` votes in the cohort that its members come from.
     """
 
     members: tuple[str, ...]
     recall_cohort: str | None = None
     recall_score: float | None = None
     unclear: bool = False
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,8 @@ class Grouping:
         Clients that flagged and did not move; they stay where they are.
     rows : tuple of CohortingRow
         Evidence, one row a member, sorted by client id.
+    mean_norm : float
+        Length of the members' weighted mean update.
     """
 
     unit_id: str
@@ -152,3 +158,4 @@ class Grouping:
     groups: tuple[Group, ...]
     still: tuple[str, ...]
     rows: tuple[CohortingRow, ...]
+    mean_norm: float = 0.0

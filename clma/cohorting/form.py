@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clma.cohorting.algorithm3 import group_by_signed_ks
 from clma.cohorting.clustering import Clustering
 from clma.cohorting.contract import (
     CohortingUnit,
     Evidence,
     Group,
-    GroupFunction,
     Grouping,
 )
-from clma.cohorting.cosine import group_by_direction
+from clma.cohorting.methods import METHODS
 from clma.cohorting.recall import recall_scores
-from clma.cohorting.singletons import group_one_each
 from clma.config import CohortingConfig
-from clma.parameters.moves import EVIDENCE_DIGITS, STILL, signed_means
+from clma.errors import InvalidConfigError
+from clma.parameters.moves import EVIDENCE_DIGITS, STILL, mean_norm, signed_means
 from clma.rows import CohortingRow
 
-__all__ = ["METHODS", "form_groups"]
-
-METHODS: Mapping[str, GroupFunction] = {
-    "cosine": group_by_direction,
-    "signed_ks": group_by_signed_ks,
-    "singletons": group_one_each,
-}
+__all__ = ["form_groups"]
 
 N_NEAREST = 3
 
@@ -66,12 +58,15 @@ def form_groups(unit: CohortingUnit, evidence: Evidence, config: CohortingConfig
         for rows in rows_of_groups
         for group in _recall(unit, evidence, config, rows)
     )
+    if METHODS[config.method].keeps_origin:
+        groups = _with_one_staying(groups)
     still = tuple(m.client_id for i, m in enumerate(unit.members) if i not in set(moved))
     return Grouping(
         unit_id=unit.unit_id,
         reference=unit.reference,
         groups=tuple(sorted(groups, key=lambda group: min(group.members))),
         still=still,
+        mean_norm=_mean_norm(unit, evidence),
         rows=_evidence_rows(unit, evidence, clustering, groups, moved),
     )
 
@@ -88,6 +83,7 @@ def _cluster(
         unit.reference,
         unit.candidates,
         unit.seed,
+        unit.largest_mean_norm,
     )
     square = np.ix_(moved, moved)
     seen = Evidence(
@@ -96,7 +92,25 @@ def _cluster(
         evidence.ks_statistics[moved],
         None if evidence.raw_gram is None else evidence.raw_gram[square],
     )
-    return METHODS[config.method](part, seen, config)
+    group = METHODS[config.method].group
+    if group is None:  # such a method sets nobody apart
+        raise InvalidConfigError(
+            f"method {config.method!r} groups nobody, got {moved.size} clients"
+        )
+    return group(part, seen, config)
+
+
+def _with_one_staying(groups: tuple[Group, ...]) -> tuple[Group, ...]:
+    """Let the largest group keep the cohort that all come from; of equals the first."""
+    by_first = sorted(groups, key=lambda group: min(group.members))
+    largest = max(by_first, key=lambda group: len(group.members))
+    return tuple(replace(g, stays=g is largest) for g in groups)
+
+
+def _mean_norm(unit: CohortingUnit, evidence: Evidence) -> float:
+    n = len(unit.members)
+    gram = evidence.movements.gram[:n, :n]
+    return round(mean_norm(gram, [m.n_examples for m in unit.members]), EVIDENCE_DIGITS)
 
 
 def _recall(
@@ -152,7 +166,11 @@ def _evidence_rows(
                 silhouette=_rounded(clustering.silhouette),
                 recall_cohort=group.recall_cohort,
                 recall_score=_rounded(group.recall_score),
-                decision="kept" if label < 0 else "recalled" if recalled else "created",
+                decision="kept"
+                if label < 0 or group.stays
+                else "recalled"
+                if recalled
+                else "created",
                 nearest=_nearest(unit, evidence.distances, index),
                 top_layers=tuple(
                     (name, round(share, EVIDENCE_DIGITS))

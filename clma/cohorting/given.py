@@ -9,12 +9,13 @@ its smallest member comes from.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from clma.config import FederationConfig
 from clma.errors import InvalidConfigError
-from clma.records import ClientStatus, Cohort, FederationState
+from clma.records import ROOT_COHORT, ClientStatus, Cohort, FederationState, cohort_number
 
-__all__ = ["given_moves"]
+__all__ = ["given_moves", "move_clients", "moves_apart"]
 
 
 def given_moves(
@@ -44,19 +45,58 @@ def given_moves(
     entries = [e for e in config.cohorting.schedule if e.from_round <= round_num]
     if config.cohorting.method != "given" or not entries:
         return state
-    cohort_of = _cohort_names(config)
-    labels = entries[-1].labels
-    cohorts = dict(state.cohorts)
-    clients = dict(state.clients)
-    for client_id, client in sorted(clients.items()):
-        if client.status is ClientStatus.FORGOTTEN:
-            continue
-        if client_id not in labels:
+    for client_id, client in sorted(state.clients.items()):
+        if client.status is not ClientStatus.FORGOTTEN and client_id not in entries[-1].labels:
             raise InvalidConfigError(
                 f"client {client_id!r}: cohorting.schedule has no label from round "
                 f"{entries[-1].from_round} on"
             )
-        target = cohort_of[labels[client_id]]
+    names = _cohort_names(config)
+    targets = {client_id: names[label] for client_id, label in entries[-1].labels.items()}
+    return move_clients(state, targets, round_num)
+
+
+def moves_apart(state: FederationState, round_num: int) -> FederationState:
+    """Return the state with every client in a cohort of its own: nobody learns from anybody.
+
+    Parameters
+    ----------
+    state : FederationState
+        After the last commit. Not modified.
+    round_num : int >= 1
+        The round about to open. Who was registered since the last one leaves the root cohort now.
+
+    Notes
+    -----
+    The root cohort is nobody's: it keeps the initial model for clients to come.
+    """
+    n_known = 1 + max(cohort_number(c) for c in state.cohorts)
+    newcomers = [i for i, c in sorted(state.clients.items()) if c.cohort_id == ROOT_COHORT]
+    targets = {client_id: f"c{n_known + k}" for k, client_id in enumerate(newcomers)}
+    return move_clients(state, targets, round_num)
+
+
+def move_clients(
+    state: FederationState, targets: Mapping[str, str], round_num: int
+) -> FederationState:
+    """Return the state with clients in the cohorts they are given, forgotten ones left alone.
+
+    Parameters
+    ----------
+    state : FederationState
+        Not modified.
+    targets : mapping of client id to cohort id
+        Of those who may move; a cohort that is not there yet starts from the model of the one that
+        its smallest member comes from.
+    round_num : int >= 1
+        The round about to open.
+    """
+    cohorts = dict(state.cohorts)
+    clients = dict(state.clients)
+    for client_id, client in sorted(clients.items()):
+        if client.status is ClientStatus.FORGOTTEN or client_id not in targets:
+            continue
+        target = targets[client_id]
         parent = cohorts[client.cohort_id]
         if target not in cohorts:
             cohorts[target] = Cohort(

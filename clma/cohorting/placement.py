@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from clma.aggregation import too_few_voters
 from clma.cohorting.contract import Group, Grouping
@@ -62,6 +62,10 @@ class Placement:
         Cohorts that voted and still keep their model, and why.
     rows : tuple of CohortingRow
         Final evidence, sorted by client id.
+    merged : mapping of cohort id to cohort id
+        Cohorts that end, and the one they live on in.
+    mean_norms : mapping of cohort id to float
+        Length of the mean update of cohorts whose members were compared as a whole.
     """
 
     moves: Mapping[str, str]
@@ -69,6 +73,8 @@ class Placement:
     jobs: tuple[AggregationJob, ...]
     too_few: Mapping[str, str]
     rows: tuple[CohortingRow, ...]
+    merged: Mapping[str, str] = field(default_factory=dict)
+    mean_norms: Mapping[str, float] = field(default_factory=dict)
 
 
 def voting_jobs(
@@ -125,12 +131,21 @@ def place_groups(
     updates = {u.client_id: u for u in sealed.updates}
     voting, too_few = voting_jobs(triage, updates, config)
     jobs = list(voting)
-    moves = dict(triage.returning)
+    moves = {**triage.returning, **triage.moving, **_moves_of_merged(state, triage, updates)}
     held: list[str] = []
     n_known = 1 + max(cohort_number(c) for c in state.cohorts)
     for grouping, group in _ordered(groupings):
         if group.recall_cohort is not None:
             moves.update(dict.fromkeys(group.members, group.recall_cohort))
+            continue
+        if group.stays:
+            origin = state.clients[min(group.members)].cohort_id
+            job = AggregationJob(origin, tuple(updates[m] for m in sorted(group.members)))
+            reason = _why_not(job, config)
+            if reason is None:
+                jobs.append(job)
+            else:
+                too_few[origin] = reason
             continue
         job = AggregationJob(
             cohort_id=f"c{n_known}",
@@ -150,7 +165,24 @@ def place_groups(
         jobs=tuple(sorted(jobs, key=lambda j: cohort_number(j.cohort_id))),
         too_few=too_few,
         rows=_final_rows(groupings, held),
+        merged=triage.merged,
+        mean_norms={
+            state.clients[group.members[0]].cohort_id: grouping.mean_norm
+            for grouping, group in _ordered(groupings)
+            if group.stays
+        },
     )
+
+
+def _moves_of_merged(
+    state: FederationState, triage: Triage, accepted: Mapping[str, SealedUpdate]
+) -> dict[str, str]:
+    """Return where clients of merged cohorts go that did not answer."""
+    return {
+        client_id: triage.merged[client.cohort_id]
+        for client_id, client in state.clients.items()
+        if client.cohort_id in triage.merged and client_id not in accepted
+    }
 
 
 def _ordered(groupings: Sequence[Grouping]) -> list[tuple[Grouping, Group]]:

@@ -63,6 +63,7 @@ def cohorting_units(
                 reference=model_ref(reference),
                 candidates=_candidates(state, origin, config),
                 seed=_seed(config, state.round_num, origin),
+                largest_mean_norm=state.cohorts[origin].largest_mean_norm if origin else 0.0,
             )
         )
     return tuple(units)
@@ -74,6 +75,8 @@ def _pool(
     if config.cohorting.reference == "consensus":
         root = state.cohorts[ROOT_COHORT].model_digest
         return -1, state.consensus_digest or root
+    if config.cohorting.method == "feddrift_eager":
+        return -1, state.cohorts[ROOT_COHORT].model_digest  # all that drifted are one group
     return cohort_number(client.cohort_id), update.base_digest
 
 

@@ -7,9 +7,10 @@ its origin's model good again one round later, says so with the confirm bit, and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from clma.config import FederationConfig
+from clma.methods import METHODS
 from clma.records import ClientState, ClientStatus, FederationState, SealedUpdate
 from clma.rows import SealedRound
 
@@ -30,12 +31,21 @@ class Triage:
         Back to the cohort they came from; their update, trained elsewhere, votes nowhere.
     notes : mapping of client id to str
         Why a client was treated otherwise than its flag asked.
+    moving : mapping of client id to cohort id
+        Voters that chose another cohort's model: their update votes where they go.
+    merged : mapping of cohort id to cohort id
+        Cohorts that end, and the one they live on in.
+    scores : mapping of client id to tuple of (cohort id, score)
+        What a client measured of every cohort's model, where the method asks for it.
     """
 
     voters: Mapping[str, tuple[str, ...]]
     quarantined: tuple[str, ...]
     returning: Mapping[str, str]
     notes: Mapping[str, str]
+    moving: Mapping[str, str] = field(default_factory=dict)
+    merged: Mapping[str, str] = field(default_factory=dict)
+    scores: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
 
 
 def quarantine_clients(
@@ -65,7 +75,7 @@ def quarantine_clients(
     quarantined: list[str] = []
     returning: dict[str, str] = {}
     notes: dict[str, str] = {}
-    follow_flags = config.cohorting.method not in {"single", "given"}
+    follow_flags = METHODS[config.cohorting.method].follows_flags
     for update in sorted(sealed.updates, key=lambda u: u.client_id):
         client = state.clients[update.client_id]
         home = _way_home(client, update, state, config)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from clma.cohorting.offers import offered_models
 from clma.config import FederationConfig
 from clma.errors import (
     ClmaError,
@@ -113,6 +114,9 @@ def expected_update(
         signed=config.identity.updates == "signed",
         keys=state.keys.get(client.client_id, ()),
         max_clock_skew_hours=config.identity.max_clock_skew_hours,
+        other_bases=tuple(
+            offer.digest for offer in offered_models(state, client, config)[1:] if offer.trainable
+        ),
     )
 
 

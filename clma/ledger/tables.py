@@ -85,6 +85,7 @@ _TABLES: Mapping[str, _Table] = {
             "server_check": pa.string(),
             "detail": pa.string(),
             "voted_in": pa.string(),
+            "scores": pa.list_(pa.struct({"cohort_id": pa.string(), "score": pa.float64()})),
         },
     ),
     "cohorting": _Table(
@@ -133,8 +134,11 @@ _TABLES: Mapping[str, _Table] = {
     ),
 }
 
-_ADDED = frozenset({"voted_in"})
+_ADDED = frozenset({"voted_in", "scores"})
 """Columns that older tables lack; they are read as null."""
+
+_PAIRS = {"top_layers": ("name", "share"), "scores": ("cohort_id", "score")}
+"""Columns of pairs, and what the parts of a pair are called on disk."""
 
 TABLE_NAMES: tuple[str, ...] = tuple(_TABLES)
 """In the order of the night."""
@@ -260,8 +264,9 @@ def _row_adapter(name: str) -> TypeAdapter[Any]:
 
 
 def _cell(value: Any, column: str) -> Any:
-    if column == "top_layers":
-        return [{"name": name, "share": share} for name, share in value]
+    if column in _PAIRS:
+        first, second = _PAIRS[column]
+        return [{first: name, second: number} for name, number in value]
     if column == "metrics":
         # A map has an order on disk; a mapping in memory must not decide it.
         return sorted(value.items())
@@ -269,6 +274,7 @@ def _cell(value: Any, column: str) -> Any:
 
 
 def _field(value: Any, column: str) -> Any:
-    if column == "top_layers":
-        return [(item["name"], item["share"]) for item in value]
+    if column in _PAIRS:
+        first, second = _PAIRS[column]
+        return [(item[first], item[second]) for item in value or ()]
     return dict(value) if column == "metrics" else value

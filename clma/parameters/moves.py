@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EVIDENCE_DIGITS", "STILL", "Movements", "cosine_distances", "signed_means"]
+__all__ = ["EVIDENCE_DIGITS", "STILL", "Movements", "cosine_distances", "mean_norm", "signed_means"]
 
 EVIDENCE_DIGITS = 9
 """Decimals of recorded evidence: what lies beyond depends on the machine's BLAS."""
@@ -91,3 +91,18 @@ def cosine_distances(gram: NDArray[np.float64]) -> NDArray[np.float64]:
 def signed_means(movements: Movements) -> tuple[str, ...]:
     """Return ``up``, ``down`` or ``none`` for every movement, from the mean of its coordinates."""
     return tuple("up" if m > 0 else "down" if m < 0 else "none" for m in movements.means)
+
+
+def mean_norm(gram: NDArray[np.float64], weights: list[int]) -> float:
+    """Return the length of the weighted mean of movements.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n, n)
+        Inner products of the movements.
+    weights : list of int
+        Examples of each client; all zero counts everybody once.
+    """
+    w = np.asarray(weights, dtype=np.float64)
+    w = w / w.sum() if w.any() else np.full(w.size, 1 / w.size)
+    return float(np.sqrt(max(w @ gram @ w, 0.0)))

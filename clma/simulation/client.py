@@ -8,20 +8,42 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clma.client import DriftReporter, pull, submit
+from clma.client import DriftReporter, PulledModel, best_model, pull, submit
 from clma.ledger.federation import Federation
 from clma.parameters.tensor_file import TensorFile, serialize_tensors
 from clma.simulation.fleet import Fleet
 from clma.simulation.training import TrainingConfig, losses, train
 from clma.updates.signing import SigningKey
 
-__all__ = ["SimulatedClient", "read_parameters", "simulated_key"]
+__all__ = ["Participation", "SimulatedClient", "read_parameters", "simulated_key"]
+
+
+N_LOSS_BYTES = 8
+"""A loss is counted as one float64; its name is known on both sides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Participation:
+    """What a client's part in a round came to.
+
+    Parameters
+    ----------
+    drift_flag : bool
+    bytes_up, bytes_down : int
+        Models and losses that were sent and received; what all methods send beside them is left
+        out.
+    """
+
+    drift_flag: bool
+    bytes_up: int
+    bytes_down: int
 
 
 class SimulatedClient:
@@ -49,7 +71,7 @@ class SimulatedClient:
         self._training = training or TrainingConfig()
         folder.mkdir(parents=True, exist_ok=True)
 
-    def take_part(self, federation: Federation) -> bool:
+    def take_part(self, federation: Federation) -> Participation:
         """Take part in the open round.
 
         Parameters
@@ -58,14 +80,14 @@ class SimulatedClient:
 
         Returns
         -------
-        bool
-            The drift flag that was sent.
+        Participation
+            What was sent, and how many bytes went each way.
         """
         pulled = pull(
             federation, federation.name, self._client_id, self._folder / "model.safetensors"
         )
         windows, labels = self._fleet.training_windows(self._client_id, pulled.round_num)
-        base = read_parameters(pulled.path)
+        base, base_digest, losses = self._choose(pulled, windows, labels)
         rng = self._rng(federation, pulled.round_num)
         trained = train(
             base, windows, labels, model=self._fleet.model, config=self._training, rng=rng
@@ -90,11 +112,28 @@ class SimulatedClient:
             drift_flag=reading.drift_detected,
             confirm=confirm,
             loss=reading.loss if pulled.share_loss else None,
+            losses=losses if "loss_vector" in federation.config.privacy.share else None,
             round_num=pulled.round_num,
-            base_digest=pulled.base_digest,
+            base_digest=base_digest,
             key=simulated_key(self._fleet, self._client_id),
         )
-        return reading.drift_detected
+        return Participation(
+            reading.drift_detected,
+            bytes_up=update.stat().st_size + N_LOSS_BYTES * len(losses),
+            bytes_down=sum(path.stat().st_size for path in _files_of(pulled)),
+        )
+
+    def _choose(
+        self, pulled: PulledModel, windows: NDArray[np.float32], labels: NDArray[np.int64]
+    ) -> tuple[dict[str, NDArray[Any]], str, dict[str, float]]:
+        """Return the model to train, its digest, and the losses of all models of choice."""
+        if not pulled.choice:
+            return read_parameters(pulled.path), pulled.base_digest, {}
+        models = [read_parameters(model.path) for model in pulled.choice]
+        losses = [float(self._losses(model, windows, labels).mean()) for model in models]
+        best = best_model(losses, [model.trainable for model in pulled.choice])
+        measured = zip((model.digest for model in pulled.choice), losses, strict=True)
+        return models[best], pulled.choice[best].digest, dict(measured)
 
     def _losses(
         self,
@@ -115,6 +154,11 @@ def simulated_key(fleet: Fleet, client_id: str) -> SigningKey:
     """Return a client's signing key: the same in every run, and secret from nobody."""
     text = f"simulated key of {client_id} in {fleet.name}, seed {fleet.seed}"
     return SigningKey.from_seed(hashlib.sha256(text.encode()).digest())
+
+
+def _files_of(pulled: PulledModel) -> set[Path]:
+    files = {pulled.path, *(model.path for model in pulled.choice)}
+    return files if pulled.confirm_path is None else files | {pulled.confirm_path}
 
 
 def read_parameters(path: Path) -> dict[str, NDArray[Any]]:

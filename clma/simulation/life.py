@@ -6,18 +6,20 @@ flow. Everything else, clients included, is the same.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clma.config import FederationConfig, GivenCohorts, preset_config
+from clma.config import FederationConfig, GivenCohorts, preset_config, requirements
 from clma.errors import InvalidConfigError
 from clma.ledger.federation import Federation
+from clma.methods import METHODS
 from clma.night import open_next_round
 from clma.parameters.tensor_file import serialize_tensors
-from clma.simulation.client import SimulatedClient, read_parameters, simulated_key
+from clma.simulation.client import Participation, SimulatedClient, read_parameters, simulated_key
 from clma.simulation.fleet import Fleet
 from clma.simulation.scores import ClientScore, FleetScores, macro_f1, score_fleet
 from clma.simulation.training import TrainingConfig, predict
@@ -87,7 +89,7 @@ def found_federation(
     overrides : tuple of str
         ``section.key=value``.
     share : tuple of str
-        What the clients share beyond the default policy.
+        What the clients share beyond the default policy and beyond what the preset's method needs.
 
     Raises
     ------
@@ -114,10 +116,11 @@ def _configure(
     overrides: tuple[str, ...],
     share: tuple[str, ...],
 ) -> FederationConfig:
+    needed = requirements(preset) - {"weights", "flag", "examples"}
     settings: dict[str, Any] = {
         "model_factory": fleet.model_factory,
         "model_arguments": fleet.model_arguments,
-        "privacy": {"share": ["weights", "flag", "examples", *share]},
+        "privacy": {"share": ["weights", "flag", "examples", *sorted(needed | set(share))]},
     }
     if preset == "oracle":
         schedule = [entry.model_dump() for entry in truth_schedule(fleet, n_rounds)]
@@ -159,22 +162,32 @@ def live(
     """
     clients = {c: SimulatedClient(fleet, c, scratch / c, training) for c in fleet.client_ids}
     views: list[RoundView] = []
+    parts: list[Participation] = []
     for round_num in range(1, n_rounds + 1):
         if round_num >= federation.state().round_num:
-            for client in clients.values():
-                client.take_part(federation)
+            parts += [client.take_part(federation) for client in clients.values()]
             close(round_num)
         views.append(_view(fleet, federation, round_num))
         if watch is not None:
             watch(views[-1])
-    return score_fleet(fleet, [row for v in views for row in v.scores], views[-1].cohorts)
+    scores = score_fleet(fleet, [row for v in views for row in v.scores], views[-1].cohorts)
+    if len(parts) < n_rounds * len(clients):
+        return scores  # what went over the wire in rounds lived through before is not known
+    return dataclasses.replace(
+        scores,
+        bytes_up=sum(part.bytes_up for part in parts),
+        bytes_down=sum(part.bytes_down for part in parts),
+    )
 
 
 def _view(fleet: Fleet, federation: Federation, round_num: int) -> RoundView:
     # As of the commit: when the next round opens, given cohorts may move on already.
     state = federation.state_at_commit(round_num)
     before = federation.state_at_seal(round_num).clients
-    flags = {u.client_id: u.drift_flag for u in federation.sealed_round(round_num).updates}
+    # Where the method lets flags lead nowhere they say nothing about it.
+    follows_flags = METHODS[federation.config.cohorting.method].follows_flags
+    updates = federation.sealed_round(round_num).updates if follows_flags else ()
+    flags = {u.client_id: u.drift_flag for u in updates}
     models = {
         digest: read_parameters(federation.model_path(digest))
         for digest in {c.serving_digest for c in state.clients.values()}

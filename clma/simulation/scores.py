@@ -62,6 +62,8 @@ class FleetScores:
         Share of the drifts that were flagged in their round.
     false_alarm_rate : float in [0, 1], or None
         Share of the client-rounds from round 2 on, without any change in the data, with a flag.
+    bytes_up, bytes_down : int, or None
+        Sent by, and to, all clients over the run, in models, losses and signatures.
     """
 
     stationary_f1: float | None
@@ -72,6 +74,8 @@ class FleetScores:
     n_cohorts: int
     detector_recall: float | None
     false_alarm_rate: float | None
+    bytes_up: int | None = None
+    bytes_down: int | None = None
 
 
 def macro_f1(labels: NDArray[np.int64], predictions: NDArray[np.int64]) -> float:

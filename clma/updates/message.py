@@ -29,6 +29,8 @@ MAX_MESSAGE_BYTES = 64 * 1024
 MAX_EXAMPLES = 10**12
 """Far above any plant, and small enough that sums over a fleet stay exact in float64."""
 MAX_TEXT_CHARS = 256
+MAX_LOSSES = 256
+"""Models that a client can have measured; more are never offered."""
 
 _SCHEMA = 1
 _REQUIRED = {
@@ -42,7 +44,13 @@ _REQUIRED = {
     "tensors_sha256": str,
     "created_at": str,
 }
-_OPTIONAL = {"confirm": bool, "loss": float, "software": str, "signature": str}
+_OPTIONAL = {
+    "confirm": bool,
+    "loss": float,
+    "losses": dict,
+    "software": str,
+    "signature": str,
+}
 _REASONS = {"n_examples": Reason.BAD_EXAMPLES, "client_id": Reason.BAD_CLIENT_ID}
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -59,6 +67,7 @@ def message_bytes(message: UpdateMessage) -> bytes:
         "drift_flag": message.drift_flag,
         "confirm": message.confirm,
         "loss": message.loss,
+        "losses": dict(message.losses) or None,
         "tensors_sha256": message.tensors_sha256,
         "created_at": message.created_at,
         "software": message.software or None,
@@ -98,6 +107,7 @@ def parse_message(data: bytes) -> UpdateMessage:
         if not _DIGEST.fullmatch(values[key]):
             _refuse(f"{key} is not 64 hexadecimal digits in lower case")
     _check_time(values["created_at"])
+    _check_losses(values.get("losses", {}))
     loss = values.get("loss")
     return UpdateMessage(
         federation=values["federation"],
@@ -112,6 +122,7 @@ def parse_message(data: bytes) -> UpdateMessage:
         loss=None if loss is None else float(loss),
         software=values.get("software", ""),
         signature=values.get("signature"),
+        losses={digest: float(value) for digest, value in values.get("losses", {}).items()},
     )
 
 
@@ -131,6 +142,7 @@ def _content(message: UpdateMessage) -> tuple[object, ...]:
         message.tensors_sha256,
         message.confirm,
         message.loss,
+        message.losses,
     )
 
 
@@ -190,6 +202,15 @@ def _is_finite(value: float) -> bool:
         return math.isfinite(value)
     except OverflowError:  # a whole number beyond float64
         return False
+
+
+def _check_losses(losses: Mapping[str, Any]) -> None:
+    if len(losses) > MAX_LOSSES:
+        _refuse(f"losses of {len(losses)} models, at most {MAX_LOSSES} are read")
+    if not all(_DIGEST.fullmatch(digest) for digest in losses):
+        _refuse("losses has a key that is not 64 hexadecimal digits in lower case")
+    if not all(_has_type(value, float) for value in losses.values()):
+        _refuse("losses has a value that is no finite number")
 
 
 def _check_time(text: str) -> None:

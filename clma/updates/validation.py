@@ -58,6 +58,8 @@ class ExpectedUpdate:
         The open round.
     base_digest : str
         Model that the client was sent.
+    other_bases : tuple of str
+        Further models that it may have chosen to train.
     specs : tuple of TensorSpec
         Of the federation's model.
     share : tuple of str
@@ -79,6 +81,7 @@ class ExpectedUpdate:
     signed: bool = False
     keys: tuple[ClientKey, ...] = ()
     max_clock_skew_hours: float = 24.0
+    other_bases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +133,13 @@ def check_message(message: UpdateMessage, expected: ExpectedUpdate) -> None:
 
 def check_base(message: UpdateMessage, expected: ExpectedUpdate) -> None:
     """Refuse an update of another model than was sent, after its tensors; InvalidUpdateError."""
-    if message.base_digest != expected.base_digest:
+    if message.base_digest not in {expected.base_digest, *expected.other_bases}:
+        others = f" and {len(expected.other_bases)} more" if expected.other_bases else ""
         _refuse(
             expected,
             Reason.STALE_BASE,
-            f"trained from model {message.base_digest[:12]}, was sent {expected.base_digest[:12]}",
+            f"trained from model {message.base_digest[:12]}, "
+            f"was sent {expected.base_digest[:12]}{others}",
         )
 
 
@@ -206,6 +211,9 @@ def admit(
     hidden = []
     if message.loss is not None and "loss" not in expected.share:
         hidden.append("loss")
+    shares_losses = "loss_vector" in expected.share
+    if message.losses and not shares_losses:
+        hidden.append("loss_vector")
     shares_flag = "flag" in expected.share
     if not shares_flag and (message.drift_flag or message.confirm is not None):
         hidden.append("flag")
@@ -225,6 +233,7 @@ def admit(
         drift_flag=message.drift_flag and shares_flag,
         confirm=message.confirm if shares_flag else None,
         loss=message.loss if "loss" in expected.share else None,
+        losses=message.losses if shares_losses else {},
     )
     return CheckedUpdate(update, tuple(notes))
 

@@ -75,14 +75,14 @@ def test_init_goes_on_where_it_was_interrupted(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("clma.cli.operator.given_moves", _killed)
+        patch.setattr("clma.cli.operator.opening_moves", _killed)
         with pytest.raises(RuntimeError, match="killed"):
             shell.init()
 
     assert shell.init()["round"] == 1
 
 
-def _killed(*_: object) -> None:
+def _killed(*_: object, **__: object) -> None:
     raise RuntimeError("killed")
 
 

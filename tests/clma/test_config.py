@@ -10,6 +10,7 @@ from clma.config import (
     parse_config,
     preset_config,
     render_config,
+    requirements,
 )
 from clma.errors import InvalidConfigError
 
@@ -21,7 +22,14 @@ SCHEDULE = [
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_written_configuration_reads_back_equal(preset: str) -> None:
-    config = preset_config("fleet", preset, model_factory="a.b:c", model_arguments={"n": 3})
+    share = ["weights", *sorted(requirements(preset) - {"weights"})]
+    config = preset_config(
+        "fleet",
+        preset,
+        model_factory="a.b:c",
+        model_arguments={"n": 3},
+        privacy={"share": share},
+    )
     assert parse_config(render_config(config)) == config
 
 
@@ -52,7 +60,7 @@ def test_override_takes_toml_or_a_bare_word() -> None:
         ("cohorting.method=magic", "cohorting.method"),
         ("cohorting.method=given", "go together"),
         ("gamma", "wants section.key=value, got 'gamma'"),
-        ('privacy.share=["weights"]', r"needs \['examples', 'flag'\]"),
+        ('privacy.share=["weights"]', "needs examples, flag, privacy.share names only weights"),
         ("model_factory=os.system", "model_factory"),
         ("aggregation.method=mode", "aggregation.method"),
         ("aggregation.trim_fraction=0.5", "trim_fraction: .*less than 0.5, got 0.5"),
@@ -73,7 +81,7 @@ def test_hostile_federation_name_is_refused(name: str) -> None:
 
 
 def test_unknown_preset_lists_the_known_ones() -> None:
-    with pytest.raises(InvalidConfigError, match="wanted one of clma, clma-literal"):
+    with pytest.raises(InvalidConfigError, match="wanted one of cfl, clma, clma-literal"):
         preset_config("fleet", "best")
 
 

@@ -121,3 +121,30 @@ def test_strangers_get_nothing(fleet: Federation, tmp_path: Path) -> None:
     with pytest.raises(UnknownFederationError, match="'fleet', not 'north'"):
         pull(fleet.store.url, "north", "p0", tmp_path / "m.safetensors")
     assert not (tmp_path / "m.safetensors").exists()
+
+
+def choosing(tmp_path: Path) -> Federation:
+    """Return a federation whose clients choose among two models."""
+    share = ["weights", "examples", "flag", "choice", "loss_vector"]
+    federation = make_fleet(
+        tmp_path / "store", tmp_path, preset="ifca", privacy={"share": share}, opened=False
+    )
+    digest = federation.add_model(b"model of c1")
+    state = federation.state()
+    second = Cohort("c1", None, 0, digest)
+    moves = dataclasses.replace(state, cohorts={**state.cohorts, "c1": second})
+    federation.open_round(now=NOW, moves=moves)
+    return federation
+
+
+def test_models_of_choice_come_along_the_own_one_first(tmp_path: Path) -> None:
+    pulled = pull(choosing(tmp_path), "fleet", "p0", tmp_path / "m.safetensors")
+
+    assert [m.cohort_id for m in pulled.choice] == ["c0", "c1"]
+    assert pulled.choice[0].path == pulled.path
+    assert pulled.choice[1].path.read_bytes() == b"model of c1"
+    assert read_note(pulled.path) == pulled
+
+
+def test_most_clients_have_no_choice(fleet: Federation, tmp_path: Path) -> None:
+    assert pull(fleet, "fleet", "p0", tmp_path / "m.safetensors").choice == ()

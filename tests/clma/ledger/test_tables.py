@@ -94,7 +94,7 @@ def test_the_order_of_metrics_in_memory_does_not_change_the_bytes() -> None:
         (
             "drift",
             "client_id cohort_before drift_flag loss loss_previous threshold update_norm "
-            "server_check detail voted_in",
+            "server_check detail voted_in scores",
         ),
         (
             "cohorting",

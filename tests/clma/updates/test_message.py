@@ -30,8 +30,9 @@ def values(**changed: Any) -> dict[str, Any]:
 def test_what_is_written_is_read(
     n_examples: int, flag: bool, confirm: bool | None, loss: float | None
 ) -> None:
+    losses = {} if loss is None else {"ef" * 32: loss}
     message = dataclasses.replace(
-        GOOD, n_examples=n_examples, drift_flag=flag, confirm=confirm, loss=loss
+        GOOD, n_examples=n_examples, drift_flag=flag, confirm=confirm, loss=loss, losses=losses
     )
 
     assert parse_message(message_bytes(message)) == message
@@ -56,6 +57,12 @@ def test_fields_that_are_not_given_are_left_out() -> None:
         ("BAD_METADATA", {"loss": True}),
         ("BAD_METADATA", {"loss": "0.5"}),
         ("BAD_METADATA", {"loss": 10**400}),
+        ("BAD_METADATA", {"losses": [0.5]}),
+        ("BAD_METADATA", {"losses": {"ab" * 32: "0.5"}}),
+        ("BAD_METADATA", {"losses": {"ab" * 32: None}}),
+        ("BAD_METADATA", {"losses": {"ab" * 32: 10**400}}),
+        ("BAD_METADATA", {"losses": {"../x": 0.5}}),
+        ("BAD_METADATA", {"losses": {f"{n:064x}": 0.5 for n in range(257)}}),
         ("BAD_METADATA", {"base_digest": "AB" * 32}),
         ("BAD_METADATA", {"tensors_sha256": "../x"}),
         ("BAD_METADATA", {"created_at": "2026-01-05T20:00:00"}),

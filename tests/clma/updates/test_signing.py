@@ -52,6 +52,7 @@ CHANGES: dict[str, Any] = {
     "tensors_sha256": "ce" * 32,
     "created_at": "2026-01-06T20:00:00Z",
     "software": "",
+    "losses": {"ab" * 32: 0.5},
 }
 
 
