@@ -40,7 +40,8 @@ def form_groups(
         members, evidence, config_of_night(federation, night).cohorting
     )
     lines = (
-        f"{unit.unit_id}: {named(group.members)} to {group.recall_cohort or 'a new cohort'}"
+        f"{unit.unit_id}: {named(group.members)} "
+        + ("stay" if group.stays else f"to {group.recall_cohort or 'a new cohort'}")
         for group in grouping.groups
     )
     log_lines(get_run_logger().info, lines, "cohorting")
