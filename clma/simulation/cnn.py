@@ -12,7 +12,6 @@ torch.Size([2, 5])
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from clma.adapters.torch import load_parameters, parameters_of
+from clma.adapters.torch import parameters_of
 from clma.errors import InvalidConfigError
+from clma.simulation.initial import initialize
 
 __all__ = ["Cnn1d", "cnn1d", "initial_parameters"]
 
@@ -70,27 +70,11 @@ def cnn1d(n_variables: int = 17, n_classes: int = 5, window: int = 30, seed: int
             f"cnn1d: got {n_variables} variables, {n_classes} classes, window {window}; "
             "wanted at least 1, 1 and 8"
         )
-    # Layers draw their weights from torch's global generator unless they are made without memory.
-    with torch.device("meta"):
-        module = Cnn1d(n_variables, n_classes, window)
-    module.to_empty(device="cpu")
-    load_parameters(module, _drawn(module, np.random.default_rng([seed, 0xC11])))
-    return module
+    return initialize(
+        lambda: Cnn1d(n_variables, n_classes, window), np.random.default_rng([seed, 0xC11])
+    )
 
 
 def initial_parameters(seed: int, **arguments: int) -> dict[str, NDArray[Any]]:
     """Return the weights that ``cnn1d(**arguments, seed=seed)`` starts from."""
     return parameters_of(cnn1d(**arguments, seed=seed))
-
-
-def _drawn(module: nn.Module, rng: np.random.Generator) -> dict[str, NDArray[np.float32]]:
-    # He et al. (2015), equation 10, as a uniform distribution, with biases of zero; the output
-    # layer is drawn small: drift detectors measure later losses by a first one of ln(n_classes).
-    drawn = {}
-    for name, tensor in module.state_dict().items():
-        bound = 0.0
-        if tensor.ndim > 1:
-            gain = 0.1 if name.startswith("output.") else math.sqrt(2.0)
-            bound = gain * math.sqrt(3.0 / math.prod(tensor.shape[1:]))
-        drawn[name] = rng.uniform(-bound, bound, size=tuple(tensor.shape)).astype(np.float32)
-    return drawn

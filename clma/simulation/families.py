@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from clma.errors import InvalidConfigError
 from clma.simulation.schedule import EVENT_ROUNDS, Concept
 
-__all__ = ["KINDS", "derangements", "families_of"]
+__all__ = ["KINDS", "derangements", "families_of", "rotating_families"]
 
 KINDS = ("covariate", "concept", "mixed")
 
@@ -67,6 +67,41 @@ def families_of(
     return renamed if kind == "concept" else (moved[0], renamed[0])
 
 
+def rotating_families(
+    kind: str, shape: str, conditions: Sequence[str], n_classes: int
+) -> tuple[tuple[Concept, ...], ...]:
+    """Return the families of a kind of drift where all labels rotate, in opposite directions.
+
+    Parameters
+    ----------
+    kind : {"covariate", "concept", "mixed"}
+        As in `families_of`.
+    shape : str
+        With ``repeat`` families a and b rotate by +1 and -1 more at each event, otherwise by +3
+        and -3 once.
+    conditions : sequence of str
+        Conditions to move to, at least two for ``covariate``, one for ``mixed``.
+    n_classes : int, >= 7
+        With fewer, +3 and -3 are one rotation.
+
+    Raises
+    ------
+    InvalidConfigError
+        If the kind is unknown or there are too few classes.
+    """
+    if kind not in KINDS or n_classes < 7:
+        raise InvalidConfigError(
+            f"drift kind {kind!r} of {n_classes} classes, "
+            f"wanted one of {', '.join(KINDS)} and at least 7 classes"
+        )
+    steps = range(1, len(EVENT_ROUNDS) + 1) if shape == "repeat" else (3,)
+    rotated = tuple(tuple(_rotation(n_classes, sign * n) for n in steps) for sign in (1, -1))
+    if kind == "concept":
+        return rotated
+    moved = tuple(_moves(conditions, start) for start in range(min(2, len(conditions))))
+    return moved if kind == "covariate" else (moved[0], rotated[0])
+
+
 def derangements(classes: Sequence[int]) -> list[tuple[int, ...]]:
     """Return the orders of `classes` in which none stands in its own place, sorted."""
     orders = itertools.permutations(classes)
@@ -83,6 +118,13 @@ def _swap(n_classes: int, relabelled: Sequence[int], family: int) -> Concept:
     order = {a: b, b: a}
     names = tuple(order.get(c, c) for c in range(n_classes))
     return Concept(f"swap-{'ab'[family]}", relabelling=names)
+
+
+def _rotation(n_classes: int, steps: int) -> Concept:
+    # Named by the shorter way round: two families that meet at one labelling share its name.
+    shortest = (steps + (n_classes - 1) // 2) % n_classes - (n_classes - 1) // 2
+    names = tuple((c + steps) % n_classes for c in range(n_classes))
+    return Concept(f"labels{shortest:+d}", relabelling=names)
 
 
 def _new_labellings(n_classes: int, relabelled: Sequence[int], family: int) -> tuple[Concept, ...]:

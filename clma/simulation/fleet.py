@@ -15,18 +15,23 @@ Examples
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clma.adapters.factory import load_factory
 from clma.simulation.schedule import Concept, Schedule
+from clma.simulation.training_config import TrainingConfig
 
 __all__ = ["Fleet", "ModelSpec", "WindowSource", "Windows"]
 
 Windows = tuple[NDArray[np.float32], NDArray[np.int64]]
-"""Windows of shape (n, n_variables, window) and their class indices of shape (n,)."""
+"""Inputs of shape (n, ...) and their class indices of shape (n,).
+
+Windows of a plant have the shape (n, n_variables, window), images (n, channels, height, width).
+"""
 
 _TRAINING = 1  # stream numbers: training and held-out draws must never share a generator
 _HELD_OUT = 2
@@ -39,13 +44,19 @@ class ModelSpec:
     Parameters
     ----------
     factory : str
-        ``package.module:factory``.
+        ``package.module:factory``; it takes the arguments and a `seed`, and equal ones give equal
+        initial weights.
     arguments : tuple of (name, value)
         Keyword arguments of the factory, sorted by name.
     """
 
     factory: str = "clma.simulation.cnn:cnn1d"
     arguments: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, factory: str, **arguments: int) -> ModelSpec:
+        """Build one from keyword arguments, in any order."""
+        return cls(factory, tuple(sorted(arguments.items())))
 
 
 class WindowSource(Protocol):
@@ -54,7 +65,7 @@ class WindowSource(Protocol):
     def training(
         self, client_id: str, condition: str, n_windows: int, rng: np.random.Generator
     ) -> Windows:
-        """Return `n_windows` windows of a client's training data."""
+        """Return `n_windows` windows of a client's training data; fewer where it has no more."""
 
     def held_out(self, client_id: str, condition: str, rng: np.random.Generator) -> Windows:
         """Return windows that no client ever trains on."""
@@ -75,12 +86,14 @@ class Fleet:
     source : WindowSource
     classes : tuple of str
         Names of the class indices.
-    n_variables, window : int
-        Process variables, and rows (seconds) of a window.
+    model : ModelSpec
+        What every client trains, as `clma.simulation.training` takes it.
     n_windows : int
-        Training windows per client and round.
+        Training windows per client and round, at most.
     default_rounds : int
         Rounds that cover the schedule.
+    training : TrainingConfig
+        How every client trains.
     """
 
     name: str
@@ -88,10 +101,10 @@ class Fleet:
     schedule: Schedule
     source: WindowSource
     classes: tuple[str, ...]
-    n_variables: int
-    window: int
+    model: ModelSpec
     n_windows: int = 96
     default_rounds: int = 10
+    training: TrainingConfig = field(default_factory=TrainingConfig)
 
     @property
     def client_ids(self) -> tuple[str, ...]:
@@ -106,27 +119,19 @@ class Fleet:
     @property
     def model_factory(self) -> str:
         """``package.module:factory`` of the fleet's model."""
-        return ModelSpec().factory
+        return self.model.factory
 
     @property
     def model_arguments(self) -> dict[str, int]:
         """Keyword arguments of `model_factory`."""
-        return {
-            "n_classes": len(self.classes),
-            "n_variables": self.n_variables,
-            "window": self.window,
-        }
-
-    @property
-    def model(self) -> ModelSpec:
-        """Both as one record, as `clma.simulation.training` takes it."""
-        return ModelSpec(self.model_factory, tuple(sorted(self.model_arguments.items())))
+        return dict(self.model.arguments)
 
     def initial_parameters(self) -> dict[str, NDArray[Any]]:
         """Return the weights of round 1, drawn from the fleet's seed."""
-        from clma.simulation.cnn import initial_parameters
+        from clma.adapters.torch import parameters_of
 
-        return initial_parameters(self.seed, **self.model_arguments)
+        build = load_factory(self.model.factory)
+        return parameters_of(build(**self.model_arguments, seed=self.seed))
 
     def concept(self, client_id: str, round_num: int) -> str:
         """Return the name of the concept that holds; in a gradual drift the prevailing one."""
@@ -155,11 +160,10 @@ class Fleet:
             self._draw(client_id, concept, n_windows, rng)
             for concept, n_windows in _counts(mixture, self.n_windows).items()
         ]
-        order = rng.permutation(self.n_windows)
-        return (
-            np.concatenate([windows for windows, _ in drawn])[order],
-            np.concatenate([labels for _, labels in drawn])[order],
-        )
+        windows = np.concatenate([windows for windows, _ in drawn])
+        labels = np.concatenate([labels for _, labels in drawn])
+        order = rng.permutation(len(labels))
+        return windows[order], labels[order]
 
     def test_windows(self, client_id: str, round_num: int) -> Windows:
         """Return held-out windows of the concept that holds; the same in all its rounds.

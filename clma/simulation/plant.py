@@ -17,7 +17,7 @@ Examples
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +54,7 @@ CONDITIONS = ("base", "high-load", "low-load", "winter", "recycle")
 N_FACTORS = 4
 N_HELD_OUT = 200
 CLASS_SHARES = (0.28, 0.18, 0.18, 0.18, 0.18)
+_SKEW = 4  # stream number; see `clma.simulation.fleet`
 PLANT_TYPE = 20_260  # seed of the constants that all plants share
 
 
@@ -99,11 +100,15 @@ class PlantSource:
         Seconds.
     n_held_out : int, >= 1
         Held-out windows per client and condition.
+    skew : float, > 0, or None
+        Parameter of the Dirichlet distribution that each plant's class shares in training are drawn
+        from; None: all have those of the type. What is held out keeps the type's shares.
     """
 
     seed: int
     window: int = 30
     n_held_out: int = N_HELD_OUT
+    skew: float | None = None
 
     def training(
         self, client_id: str, condition: str, n_windows: int, rng: np.random.Generator
@@ -115,25 +120,42 @@ class PlantSource:
         InvalidConfigError
             If the operating point is unknown.
         """
+        shares: Sequence[float] = CLASS_SHARES
+        if self.skew is not None:
+            drawn = self._own(client_id, _SKEW).dirichlet(np.full(len(CLASSES), self.skew))
+            shares = drawn.tolist()
+        return self._draw(client_id, condition, n_windows, shares, rng)
+
+    def held_out(self, client_id: str, condition: str, rng: np.random.Generator) -> Windows:
+        """Draw the windows that a client is tested on."""
+        return self._draw(client_id, condition, self.n_held_out, CLASS_SHARES, rng)
+
+    def _draw(
+        self,
+        client_id: str,
+        condition: str,
+        n_windows: int,
+        shares: Sequence[float],
+        rng: np.random.Generator,
+    ) -> Windows:
         if condition not in _POINTS:
             raise InvalidConfigError(
                 f"operating point {condition!r} is unknown, wanted one of {', '.join(CONDITIONS)}"
             )
         point = _POINTS[condition]
-        labels = rng.choice(len(CLASSES), size=n_windows, p=CLASS_SHARES).astype(np.int64)
+        labels = rng.choice(len(CLASSES), size=n_windows, p=shares).astype(np.int64)
         running = _disturbances(n_windows, self.window, rng) * point.spread[:, None]
         _add_faults(running, labels, point.gain[:, None], rng)
         running += (point.level + self._offset(client_id))[:, None]
         return np.arcsinh(running).astype(np.float32), labels
 
-    def held_out(self, client_id: str, condition: str, rng: np.random.Generator) -> Windows:
-        """Draw the windows that a client is tested on."""
-        return self.training(client_id, condition, self.n_held_out, rng)
-
     def _offset(self, client_id: str) -> NDArray[np.float64]:
+        return self._own(client_id).normal(0.0, 0.15, size=len(VARIABLES))
+
+    def _own(self, client_id: str, *stream: int) -> np.random.Generator:
         # From the name, not from the place in the fleet: a plant stays itself in a larger fleet.
         name = int.from_bytes(hashlib.sha256(client_id.encode()).digest()[:8], "little")
-        return np.random.default_rng([self.seed, name]).normal(0.0, 0.15, size=len(VARIABLES))
+        return np.random.default_rng([self.seed, name, *stream])
 
 
 def _disturbances(n_windows: int, window: int, rng: np.random.Generator) -> NDArray[np.float64]:

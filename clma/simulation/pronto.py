@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from clma.simulation.families import families_of
-from clma.simulation.fleet import Fleet
+from clma.simulation.fleet import Fleet, ModelSpec
 from clma.simulation.replay import replay_table
 from clma.simulation.schedule import build_schedule, client_names
 from clma.simulation.table import RecordedTable, TableColumns, read_table
@@ -59,7 +59,14 @@ COLUMNS = TableColumns(
 
 
 def pronto_fleet(
-    data: Path, shape: str, kind: str, seed: int, *, name: str = "pronto", n_clients: int = 10
+    data: Path,
+    shape: str,
+    kind: str,
+    seed: int,
+    *,
+    name: str = "pronto",
+    n_clients: int = 10,
+    skew: float | None = None,
 ) -> Fleet:
     """Build the fleet.
 
@@ -74,6 +81,8 @@ def pronto_fleet(
         Deals the blocks, draws the windows and the initial model.
     name : str
     n_clients : int, >= 1
+    skew : float, > 0, or None
+        Parameter of the Dirichlet distribution of each client's class shares; None: all alike.
 
     Raises
     ------
@@ -98,10 +107,25 @@ def pronto_fleet(
         ignored_labels=("unlabelled",),
     )
     source = replay_table(
-        _pool_other_conditions(table), client_ids, seed=seed, base_condition=BASE_CONDITION
+        _pool_other_conditions(table),
+        client_ids,
+        seed=seed,
+        base_condition=BASE_CONDITION,
+        skew=skew,
     )
-    schedule = build_schedule(shape, client_ids, families)
-    return Fleet(name, seed, schedule, source, CLASSES, len(COLUMNS.variables), source.window)
+    return Fleet(
+        name,
+        seed,
+        build_schedule(shape, client_ids, families),
+        source,
+        CLASSES,
+        ModelSpec.of(
+            "clma.simulation.cnn:cnn1d",
+            n_variables=len(COLUMNS.variables),
+            n_classes=len(CLASSES),
+            window=source.window,
+        ),
+    )
 
 
 def _pool_other_conditions(table: RecordedTable) -> RecordedTable:

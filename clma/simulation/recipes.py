@@ -15,11 +15,11 @@ from pathlib import Path
 from clma.errors import InvalidConfigError
 from clma.simulation import plant
 from clma.simulation.families import KINDS, families_of
-from clma.simulation.fleet import Fleet
+from clma.simulation.fleet import Fleet, ModelSpec
 from clma.simulation.pronto import pronto_fleet
 from clma.simulation.schedule import SHAPES, build_schedule, client_names
 
-__all__ = ["load_fleet", "recipe_names"]
+__all__ = ["load_fleet", "plant_fleet", "recipe_names"]
 
 DATA = ("plant", "pronto")
 
@@ -67,13 +67,35 @@ def load_fleet(data: Path | None, recipe: str, seed: int, *, n_clients: int = 10
     if kind_of_data == "plant":
         if data is not None:
             raise InvalidConfigError(f"recipe {recipe!r} generates its data, got the file {data}")
-        return _plant_fleet(shape, kind, seed, name, n_clients)
+        return plant_fleet(shape, kind, seed, name=name, n_clients=n_clients)
     if data is None:
         raise InvalidConfigError(f"recipe {recipe!r} replays a table, wanted the path of its file")
     return pronto_fleet(data, shape, kind, seed, name=name, n_clients=n_clients)
 
 
-def _plant_fleet(shape: str, kind: str, seed: int, name: str, n_clients: int) -> Fleet:
+def plant_fleet(
+    shape: str,
+    kind: str,
+    seed: int,
+    *,
+    name: str = "plant",
+    n_clients: int = 10,
+    skew: float | None = None,
+) -> Fleet:
+    """Build the generated fleet.
+
+    Parameters
+    ----------
+    shape : str
+        See `clma.simulation.schedule.build_schedule`.
+    kind : {"covariate", "concept", "mixed"}
+    seed : int, >= 0
+        Draws the plants, their data and the initial model.
+    name : str
+    n_clients : int, >= 1
+    skew : float, > 0, or None
+        Parameter of the Dirichlet distribution of each plant's class shares; None: all alike.
+    """
     client_ids = client_names(n_clients)
     families = families_of(
         kind,
@@ -82,13 +104,17 @@ def _plant_fleet(shape: str, kind: str, seed: int, name: str, n_clients: int) ->
         n_classes=len(plant.CLASSES),
         relabelled=(1, 2, 3, 4),
     )
-    source = plant.PlantSource(seed)
+    source = plant.PlantSource(seed, skew=skew)
     return Fleet(
         name,
         seed,
         build_schedule(shape, client_ids, families),
         source,
         plant.CLASSES,
-        len(plant.VARIABLES),
-        source.window,
+        ModelSpec.of(
+            "clma.simulation.cnn:cnn1d",
+            n_variables=len(plant.VARIABLES),
+            n_classes=len(plant.CLASSES),
+            window=source.window,
+        ),
     )

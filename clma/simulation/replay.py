@@ -22,7 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clma.errors import InvalidConfigError, UnknownClientError
+from clma.simulation.dealing import class_shares, deal_skewed
 from clma.simulation.fleet import Windows
+from clma.simulation.scaling import scale
 from clma.simulation.schedule import BASE
 from clma.simulation.table import Block, RecordedTable, cut_blocks
 
@@ -107,6 +109,7 @@ def replay_table(
     window: int = 30,
     test_share: float = 0.3,
     block_share: float = 0.5,
+    skew: float | None = None,
 ) -> ReplaySource:
     """Split a table's blocks between test and clients, and scale it.
 
@@ -127,6 +130,9 @@ def replay_table(
     test_share : float in (0, 1)
         Share of each (condition, label)'s blocks that is held out.
     block_share : float in (0, 1]
+    skew : float, > 0, or None
+        Parameter of the Dirichlet distribution of the clients' class shares, for a table that does
+        not name owners; None: shards are as alike as they can be.
 
     Raises
     ------
@@ -139,20 +145,18 @@ def replay_table(
             f"block share {block_share}; wanted 2 <= window <= block and shares in (0, 1)"
         )
     blocks, order = cut_blocks(table, block_rows)
-    training, held_out = _split(
-        blocks, client_ids, test_share, np.random.default_rng([seed, _SPLIT])
-    )
+    rng = np.random.default_rng([seed, _SPLIT])
+    training, held_out = _split(blocks, client_ids, test_share, rng)
+    if skew is not None:
+        training = _deal_again(training, client_ids, skew, rng)
     base = [b for (_, c), owned in training.items() if c == base_condition for b in owned]
     if not base:
         raise InvalidConfigError(
             f"base condition {base_condition!r} has no block of {block_rows} rows"
         )
-    values = table.values[order].astype(np.float64)
     rows = np.concatenate([np.arange(b.start, b.stop) for b in sorted(base, key=lambda b: b.start)])
-    mean, spread = values[rows].mean(axis=0), values[rows].std(axis=0)
-    spread[spread == 0] = 1.0
     return ReplaySource(
-        np.arcsinh((values - mean) / spread).astype(np.float32),
+        scale(table.values[order], rows),
         training,
         held_out,
         base_condition,
@@ -185,3 +189,26 @@ def _split(
             key = (block.client or client_ids[turn % len(client_ids)], condition)
             training[key] = (*training.get(key, ()), block)
     return training, held_out
+
+
+def _deal_again(
+    training: Mapping[tuple[str, str], tuple[Block, ...]],
+    client_ids: Sequence[str],
+    skew: float,
+    rng: np.random.Generator,
+) -> dict[tuple[str, str], tuple[Block, ...]]:
+    """Deal the training blocks of each condition by the clients' own class shares."""
+    pools: dict[str, list[Block]] = {}
+    for (_, condition), blocks in sorted(training.items()):
+        pools.setdefault(condition, []).extend(blocks)
+    labels = {c: np.array([b.label for b in pool]) for c, pool in pools.items()}
+    n_classes = 1 + max(int(own.max()) for own in labels.values())
+    shares = class_shares(len(client_ids), n_classes, skew, rng)
+    skewed = {}
+    for condition, pool in pools.items():
+        n_each = len(pool) // len(client_ids)
+        rows = np.arange(len(pool))
+        dealt = deal_skewed(labels[condition], rows, shares, n_each, rng)
+        for client_id, own in zip(client_ids, dealt, strict=True):
+            skewed[client_id, condition] = tuple(pool[row] for row in own)
+    return skewed

@@ -33,7 +33,8 @@ __all__ = [
 
 EVENT_ROUNDS = (3, 5, 7, 9)  # the paper's experiment: drifts at these rounds on 8 of 10 clients
 RAMP_ROUNDS = 3
-SHAPES = ("stationary", "stagger", "repeat", "recurring", "gradual")
+SAME_ROUND = 5
+SHAPES = ("stationary", "stagger", "repeat", "recurring", "gradual", "same")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +146,16 @@ def build_schedule(
 ) -> Schedule:
     """Spread drifts over a fleet: the first fifth of the clients stays, the rest drifts.
 
+    Only in ``same`` nobody stays.
+
     Parameters
     ----------
-    shape : {"stationary", "stagger", "repeat", "recurring", "gradual"}
+    shape : {"stationary", "stagger", "repeat", "recurring", "gradual", "same"}
         ``stagger``: at each of the rounds 3, 5, 7, 9 a quarter of the drifting clients moves, each
         once, in turn to the first concept of each family; ``repeat``: all of them move at each of
         these rounds, along their family's path; ``recurring``: all move at rounds 3, 5, 7 to the
-        first concept, back, and there again; ``gradual``: as `stagger`, but over three rounds.
+        first concept, back, and there again; ``gradual``: as `stagger`, but over three rounds;
+        ``same``: the whole fleet moves at round 5 to the first concept of the first family.
     client_ids : sequence of str
         Sorted.
     families : sequence of paths
@@ -168,6 +172,9 @@ def build_schedule(
         )
     if shape != "stationary" and not (families and all(families)):
         raise InvalidConfigError(f"schedule {shape!r} needs families of at least one concept")
+    if shape == "same":
+        together = tuple(DriftEvent(SAME_ROUND, c, families[0][0]) for c in client_ids)
+        return Schedule(shape, tuple(client_ids), together)
     events: list[DriftEvent] = []
     drifting = () if shape == "stationary" else client_ids[len(client_ids) // 5 :]
     for place, client_id in enumerate(drifting):

@@ -13,9 +13,9 @@ Examples
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,40 +26,13 @@ from clma.adapters.factory import load_factory
 from clma.adapters.torch import load_parameters, parameters_of
 from clma.errors import InvalidConfigError, ShapeMismatchError
 from clma.simulation.fleet import ModelSpec
+from clma.simulation.training_config import TrainingConfig
 
 __all__ = ["TrainingConfig", "losses", "predict", "train"]
 
 _DEFAULT_MODEL = ModelSpec()
+EVALUATED_TOGETHER = 256  # bounds the memory of a forward pass
 _per_thread = threading.local()
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingConfig:
-    """Local training; the defaults are those of the evidence on PRONTO.
-
-    Parameters
-    ----------
-    learning_rate : float, > 0
-    momentum : float in [0, 1)
-        Starts at zero in every round.
-    batch_size, local_epochs : int, >= 1
-    clip_norm : float, > 0
-        Largest Euclidean norm of a step's gradient.
-    """
-
-    learning_rate: float = 0.02
-    momentum: float = 0.9
-    batch_size: int = 16
-    local_epochs: int = 3
-    clip_norm: float = 2.0
-
-    def __post_init__(self) -> None:
-        if min(self.learning_rate, self.clip_norm) <= 0 or not 0 <= self.momentum < 1:
-            raise InvalidConfigError(
-                f"{self}: wanted learning_rate, clip_norm > 0, momentum in [0, 1)"
-            )
-        if min(self.batch_size, self.local_epochs) < 1:
-            raise InvalidConfigError(f"{self}: wanted batch_size and local_epochs of at least 1")
 
 
 def train(
@@ -70,6 +43,8 @@ def train(
     rng: np.random.Generator,
     *,
     model: ModelSpec = _DEFAULT_MODEL,
+    proximal_mu: float = 0.0,
+    learning_rate_factor: float = 1.0,
 ) -> dict[str, NDArray[Any]]:
     """Train from `parameters` with SGD, momentum and clipped gradients.
 
@@ -77,7 +52,8 @@ def train(
     ----------
     parameters : mapping of name to ndarray
         Where to start. Not modified.
-    windows : ndarray of shape (n, n_variables, window)
+    windows : ndarray of shape (n, ...)
+        Inputs as the module takes them, ``(n, n_variables, window)`` for windows of a plant.
     labels : ndarray of shape (n,)
         Class indices.
     config : TrainingConfig
@@ -85,6 +61,11 @@ def train(
         Shuffles the epochs.
     model : ModelSpec
         Module that the parameters belong to.
+    proximal_mu : float, >= 0
+        Weight of the proximal term ``mu / 2 * ||w - parameters||^2`` of FedProx [1]_ over what is
+        learned; statistics of normalisation layers are not in it. 0 trains without.
+    learning_rate_factor : float, > 0
+        Multiplies ``config.learning_rate``.
 
     Returns
     -------
@@ -95,11 +76,26 @@ def train(
     ------
     ShapeMismatchError
         If `labels` and `windows` differ in length, or there are none, or the parameters do not fit.
+    InvalidConfigError
+        If `proximal_mu` or `learning_rate_factor` is out of range.
+
+    References
+    ----------
+    .. [1] Li et al. (2020), "Federated Optimization in Heterogeneous Networks", MLSys, equation 2.
     """
+    if not (0 <= proximal_mu < math.inf and 0 < learning_rate_factor < math.inf):
+        raise InvalidConfigError(
+            f"got proximal_mu {proximal_mu}, learning_rate_factor {learning_rate_factor}; "
+            "wanted finite numbers, >= 0 and > 0"
+        )
     x, y = _tensors(windows, labels)
     module = _filled(model, parameters).train()
+    learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    sent = [parameter.detach().clone() for parameter in learned] if proximal_mu else []
     optimizer = torch.optim.SGD(
-        module.parameters(), lr=config.learning_rate, momentum=config.momentum
+        module.parameters(),
+        lr=config.learning_rate * learning_rate_factor,
+        momentum=config.momentum,
     )
     for _ in range(config.local_epochs):
         order = torch.from_numpy(rng.permutation(len(y)))
@@ -107,7 +103,10 @@ def train(
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(module(x[batch]), y[batch])
             torch.autograd.backward(loss)
-            torch.nn.utils.clip_grad_norm_(module.parameters(), config.clip_norm)
+            if sent:
+                _pull_back(learned, sent, proximal_mu)
+            if config.clip_norm < math.inf:
+                torch.nn.utils.clip_grad_norm_(module.parameters(), config.clip_norm)
             optimizer.step()
     return parameters_of(module)
 
@@ -127,11 +126,8 @@ def losses(
         If `labels` and `windows` differ in length, or there are none, or the parameters do not fit.
     """
     x, y = _tensors(windows, labels)
-    with torch.no_grad():
-        values = torch.nn.functional.cross_entropy(
-            _filled(model, parameters).eval()(x).double(), y, reduction="none"
-        )
-    return np.array(values.numpy())
+    logits = _logits(_filled(model, parameters), x)
+    return np.array(torch.nn.functional.cross_entropy(logits.double(), y, reduction="none").numpy())
 
 
 def predict(
@@ -142,14 +138,29 @@ def predict(
 ) -> NDArray[np.int64]:
     """Return the most likely class of each window, shape (n,); of equals the lowest index."""
     x = torch.from_numpy(np.array(windows, dtype=np.float32))
+    return np.array(_logits(_filled(model, parameters), x).argmax(dim=1).numpy())
+
+
+def _pull_back(
+    learned: Sequence[torch.nn.Parameter], sent: Sequence[torch.Tensor], proximal_mu: float
+) -> None:
+    """Add the proximal term's gradient to the loss's."""
     with torch.no_grad():
-        return np.array(_filled(model, parameters).eval()(x).argmax(dim=1).numpy())
+        for parameter, before in zip(learned, sent, strict=True):
+            if parameter.grad is not None:
+                parameter.grad.add_(parameter - before, alpha=proximal_mu)
+
+
+def _logits(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    module.eval()
+    with torch.no_grad():
+        return torch.cat([module(part) for part in torch.split(x, EVALUATED_TOGETHER)])
 
 
 def _filled(model: ModelSpec, parameters: Mapping[str, NDArray[Any]]) -> torch.nn.Module:
     modules: dict[ModelSpec, torch.nn.Module] = _per_thread.__dict__.setdefault("modules", {})
+    torch.set_num_threads(1)
     if model not in modules:
-        torch.set_num_threads(1)
         modules[model] = load_factory(model.factory)(**dict(model.arguments))
     load_parameters(modules[model], parameters)
     return modules[model]

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from clma.errors import InvalidConfigError
-from clma.simulation.families import derangements, families_of
+from clma.simulation.families import derangements, families_of, rotating_families
 
 CONDITIONS = ("b", "c")
 CLASSES = (0, 1, 2, 3)
@@ -58,3 +58,45 @@ def test_repeated_labellings_are_eight_different_ones() -> None:
 def test_unknown_kind_names_the_known_ones() -> None:
     with pytest.raises(InvalidConfigError, match="'prior' is unknown, wanted one of covariate"):
         _families("prior")
+
+
+def test_rotations_go_opposite_ways_by_three() -> None:
+    (a,), (b,) = rotating_families("concept", "stagger", (), 10)
+
+    assert (a.name, b.name) == ("labels+3", "labels-3")
+    assert a.relabelling == (3, 4, 5, 6, 7, 8, 9, 0, 1, 2)
+    assert [a.relabelling[c] for c in b.relabelling or ()] == list(range(10))
+
+
+def test_repeated_rotations_accumulate_by_one() -> None:
+    a, b = rotating_families("concept", "repeat", (), 10)
+
+    assert [concept.name for concept in a] == [f"labels+{n}" for n in (1, 2, 3, 4)]
+    assert [(concept.relabelling or ())[0] for concept in b] == [9, 8, 7, 6]
+
+
+@pytest.mark.parametrize("n_classes", [7, 8, 9, 10, 100])
+def test_rotations_of_one_name_are_one_labelling(n_classes: int) -> None:
+    named: dict[str, set[tuple[int, ...] | None]] = {}
+    labelled: dict[tuple[int, ...] | None, set[str]] = {}
+    for shape in ("stagger", "repeat"):
+        for concept in itertools.chain(*rotating_families("concept", shape, (), n_classes)):
+            named.setdefault(concept.name, set()).add(concept.relabelling)
+            labelled.setdefault(concept.relabelling, set()).add(concept.name)
+
+    assert {len(found) for found in (*named.values(), *labelled.values())} == {1}
+
+
+def test_rotating_kinds_have_two_families_each() -> None:
+    covariate, mixed = (
+        rotating_families(kind, "stagger", CONDITIONS, 10) for kind in ("covariate", "mixed")
+    )
+
+    assert [path[0].condition for path in covariate] == ["b", "c"]
+    assert [path[0].name for path in mixed] == ["b", "labels+3"]
+
+
+@pytest.mark.parametrize(("kind", "n_classes"), [("prior", 10), ("concept", 6)])
+def test_rotations_that_cannot_be_told_apart_are_refused(kind: str, n_classes: int) -> None:
+    with pytest.raises(InvalidConfigError, match="wanted one of covariate, concept, mixed and at"):
+        rotating_families(kind, "stagger", CONDITIONS, n_classes)

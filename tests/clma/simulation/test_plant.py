@@ -59,3 +59,26 @@ def test_no_fault_is_a_level_that_one_variable_gives_away() -> None:
 def test_unknown_operating_point_names_the_known_ones() -> None:
     with pytest.raises(InvalidConfigError, match="'summer' is unknown, wanted one of base"):
         _windows("summer")
+
+
+def _label_counts(client: str, *, skew: float | None = 0.5) -> np.ndarray:
+    source = PlantSource(0, skew=skew)
+    _, labels = source.training(client, "base", 5000, np.random.default_rng(1))
+    return np.bincount(labels, minlength=len(CLASSES)) / 5000
+
+
+def test_skewed_plants_have_class_shares_of_their_own() -> None:
+    one, same, other = (_label_counts(client) for client in ("plant-01", "plant-01", "plant-02"))
+
+    np.testing.assert_array_equal(one, same)
+    assert np.abs(one - other).max() > 0.2
+
+
+def test_skew_leaves_the_plant_and_what_is_held_out() -> None:
+    (x, y), (x_skewed, y_skewed) = (
+        PlantSource(0, skew=skew).held_out("plant-01", "base", np.random.default_rng(1))
+        for skew in (None, 0.5)
+    )
+
+    np.testing.assert_array_equal(x, x_skewed)
+    np.testing.assert_array_equal(y, y_skewed)

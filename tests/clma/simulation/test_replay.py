@@ -156,3 +156,22 @@ def test_base_condition_without_blocks_is_named() -> None:
 def test_client_without_blocks_is_named() -> None:
     with pytest.raises(UnknownClientError, match="'z' has no blocks of condition 'low'"):
         _source().training("z", "low", 4, np.random.default_rng(0))
+
+
+def test_skewed_shards_are_disjoint_as_large_and_keep_the_held_out_blocks() -> None:
+    even, skewed = _source(), _source(skew=0.5)
+
+    assert skewed.held_out_blocks == even.held_out_blocks
+    assert len(_all_blocks(skewed)) == len(set(_all_blocks(skewed)))
+    assert set(_all_blocks(skewed)) <= set(_all_blocks(even))
+    assert len({len(skewed.training_blocks[c, "low"]) for c in CLIENTS}) == 1
+
+
+def test_skewed_shards_differ_in_their_labels() -> None:
+    def range_of_labels(seed: int, skew: float | None) -> int:
+        blocks = _source(seed, skew=skew).training_blocks
+        counts = [sum(b.label for b in blocks[c, "low"]) for c in CLIENTS]
+        return max(counts) - min(counts)
+
+    assert max(range_of_labels(seed, None) for seed in range(10)) <= 1
+    assert np.mean([range_of_labels(seed, 0.1) for seed in range(10)]) > 2

@@ -56,6 +56,14 @@ def test_recurring_goes_there_and_back_and_there_again() -> None:
     ]  # fmt: skip
 
 
+def test_same_moves_the_whole_fleet_to_one_concept_at_round_five() -> None:
+    schedule = build_schedule("same", TEN, FAMILIES)
+
+    assert [{schedule.concept(c, r).name for c in TEN} for r in (4, 5, 10)] == [
+        {"base"}, {"b"}, {"b"},
+    ]  # fmt: skip
+
+
 def test_gradual_share_rises_to_one() -> None:
     schedule = build_schedule("gradual", TEN, FAMILIES)
 

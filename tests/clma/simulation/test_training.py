@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import dataclasses
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from clma.errors import InvalidConfigError, ShapeMismatchError
-from clma.simulation import load_fleet
-from clma.simulation.scores import macro_f1
-from clma.simulation.training import TrainingConfig, losses, predict, train
+from clma.errors import InvalidConfigError, ShapeMismatchError  # noqa: E402
+from clma.simulation import load_fleet  # noqa: E402
+from clma.simulation.scores import macro_f1  # noqa: E402
+from clma.simulation.training import TrainingConfig, losses, predict, train  # noqa: E402
 
 FLEET = load_fleet(None, "plant", 0)
 START = FLEET.initial_parameters()
@@ -20,6 +22,17 @@ SHORT = TrainingConfig(local_epochs=1)
 def _trained(client_id: str = "plant-01", seed: int = 0) -> dict[str, np.ndarray]:
     windows, labels = FLEET.training_windows(client_id, 1)
     return train(START, windows, labels, SHORT, np.random.default_rng(seed), model=FLEET.model)
+
+
+def _moved(**rules: float) -> dict[str, np.ndarray]:
+    """How far one epoch in batches of 16 takes each parameter."""
+    windows, labels = FLEET.training_windows("plant-01", 1)
+    after = train(START, windows, labels, SHORT, np.random.default_rng(0), **rules)
+    return {name: after[name].astype(np.float64) - START[name] for name in START}
+
+
+def _norm(moved: dict[str, np.ndarray]) -> float:
+    return float(np.sqrt(sum((array**2).sum() for array in moved.values())))
 
 
 def _bytes(parameters: dict[str, np.ndarray]) -> bytes:
@@ -80,6 +93,84 @@ def test_small_steps_when_gradients_are_clipped_hard() -> None:
     assert moved == pytest.approx(0.02 * 1e-3, rel=0.05)
 
 
+def test_rules_that_ask_for_nothing_change_no_bit() -> None:
+    plain, asked = _moved(), _moved(proximal_mu=0.0, learning_rate_factor=1.0)
+
+    assert _bytes(plain) == _bytes(asked)
+
+
+def test_proximal_term_holds_the_parameters_near_what_was_sent() -> None:
+    lengths = [_norm(_moved(proximal_mu=mu)) for mu in (0.0, 1.0, 10.0)]
+
+    assert lengths[0] > lengths[1] > lengths[2] > 0
+
+
+def test_proximal_gradient_is_mu_times_the_way_gone() -> None:
+    windows, labels = FLEET.training_windows("plant-01", 1)
+    plain = TrainingConfig(momentum=0.0, batch_size=96, local_epochs=1, clip_norm=math.inf)
+    one, two = plain, dataclasses.replace(plain, local_epochs=2)
+
+    def go(config: TrainingConfig, mu: float) -> np.ndarray:
+        rng = np.random.default_rng(0)
+        return train(START, windows, labels, config, rng, proximal_mu=mu)["hidden.weight"]
+
+    gone = go(one, 0.0) - START["hidden.weight"]
+    np.testing.assert_allclose(go(two, 0.0) - go(two, 5.0), 0.02 * 5.0 * gone, atol=1e-6)
+
+
+def test_rate_factor_scales_a_step() -> None:
+    windows, labels = FLEET.training_windows("plant-01", 1)
+    config = TrainingConfig(momentum=0.0, batch_size=96, local_epochs=1)
+    halved = dataclasses.replace(config, learning_rate=0.01)
+
+    by_factor = train(
+        START, windows, labels, config, np.random.default_rng(0), learning_rate_factor=0.5
+    )
+
+    by_rate = train(START, windows, labels, halved, np.random.default_rng(0))
+    assert _bytes(by_factor) == _bytes(by_rate)
+
+
+@pytest.mark.parametrize(
+    "rules", [{"proximal_mu": -0.1}, {"proximal_mu": math.nan}, {"learning_rate_factor": 0.0}]
+)
+def test_rules_out_of_range_are_refused(rules: dict[str, float]) -> None:
+    with pytest.raises(InvalidConfigError, match="wanted finite numbers"):
+        _moved(**rules)
+
+
+def test_infinite_clip_norm_is_no_clipping() -> None:
+    huge, none = (
+        train(
+            START,
+            *FLEET.training_windows("plant-01", 1),
+            TrainingConfig(local_epochs=1, clip_norm=clip_norm),
+            np.random.default_rng(0),
+        )
+        for clip_norm in (1e30, math.inf)
+    )
+
+    assert _bytes(huge) == _bytes(none)
+
+
+def test_many_windows_are_judged_as_few_are() -> None:
+    windows, labels = FLEET.test_windows("plant-01", 1)
+    alone = losses(START, windows, labels)
+
+    together = losses(START, np.tile(windows, (3, 1, 1)), np.tile(labels, 3))
+
+    assert len(together) == 600
+    np.testing.assert_allclose(together, np.tile(alone, 3), rtol=1e-5)
+
+
+def test_callers_thread_count_changes_no_byte() -> None:
+    plain = _bytes(_trained())
+    torch.set_num_threads(2)
+
+    assert _bytes(_trained()) == plain
+    assert torch.get_num_threads() == 1
+
+
 @pytest.mark.slow
 def test_drift_costs_a_trained_model_much_of_its_score() -> None:
     parameters = START
@@ -112,7 +203,13 @@ def test_no_windows_are_refused() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"learning_rate": 0.0}, {"momentum": 1.0}, {"batch_size": 0}, {"clip_norm": -1.0}],
+    [
+        {"learning_rate": 0.0},
+        {"learning_rate": float("nan")},
+        {"momentum": 1.0},
+        {"batch_size": 0},
+        {"clip_norm": -1.0},
+    ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(InvalidConfigError, match="wanted"):
