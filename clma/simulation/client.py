@@ -22,7 +22,7 @@ from clma.simulation.fleet import Fleet
 from clma.simulation.training import TrainingConfig, losses, train
 from clma.updates.signing import SigningKey
 
-__all__ = ["Participation", "SimulatedClient", "read_parameters", "simulated_key"]
+__all__ = ["Participation", "SimulatedClient", "read_parameters", "simulated_key", "training_rng"]
 
 
 N_LOSS_BYTES = 8
@@ -55,7 +55,8 @@ class SimulatedClient:
     client_id : str
     folder : Path
         The plant's own disk: its model and its detector's memory survive there.
-    training : TrainingConfig
+    training : TrainingConfig, optional
+        Default: the fleet's.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class SimulatedClient:
         self._fleet = fleet
         self._client_id = client_id
         self._folder = folder
-        self._training = training or TrainingConfig()
+        self._training = training or fleet.training
         folder.mkdir(parents=True, exist_ok=True)
 
     def take_part(self, federation: Federation) -> Participation:
@@ -90,7 +91,13 @@ class SimulatedClient:
         base, base_digest, losses = self._choose(pulled, windows, labels)
         rng = self._rng(federation, pulled.round_num)
         trained = train(
-            base, windows, labels, model=self._fleet.model, config=self._training, rng=rng
+            base,
+            windows,
+            labels,
+            model=self._fleet.model,
+            config=self._training,
+            rng=rng,
+            proximal_mu=pulled.proximal_mu,
         )
         watched = base if pulled.drift.loss_point == "before" else trained
         reporter = DriftReporter(pulled.drift, self._folder / "detector.json")
@@ -144,10 +151,24 @@ class SimulatedClient:
         return losses(parameters, windows, labels, model=self._fleet.model)
 
     def _rng(self, federation: Federation, round_num: int) -> np.random.Generator:
-        key = [federation.config.seed, round_num, self._fleet.client_ids.index(self._client_id)]
-        return np.random.default_rng(
-            np.random.SeedSequence(entropy=self._fleet.seed, spawn_key=key)
-        )
+        return training_rng(self._fleet, self._client_id, round_num, seed=federation.config.seed)
+
+
+def training_rng(
+    fleet: Fleet, client_id: str, round_num: int, *, seed: int = 0
+) -> np.random.Generator:
+    """Return what shuffles a client's batches in a round: the same under every method.
+
+    Parameters
+    ----------
+    fleet : Fleet
+    client_id : str
+    round_num : int >= 1
+    seed : int, >= 0
+        Of the federation.
+    """
+    key = [seed, round_num, fleet.client_ids.index(client_id)]
+    return np.random.default_rng(np.random.SeedSequence(entropy=fleet.seed, spawn_key=key))
 
 
 def simulated_key(fleet: Fleet, client_id: str) -> SigningKey:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from clma.config import FederationConfig, GivenCohorts, preset_config, requirements
 from clma.errors import InvalidConfigError
 from clma.ledger.federation import Federation
@@ -24,7 +26,7 @@ from clma.simulation.fleet import Fleet
 from clma.simulation.scores import ClientScore, FleetScores, macro_f1, score_fleet
 from clma.simulation.training import TrainingConfig, predict
 
-__all__ = ["RoundView", "found_federation", "live", "truth_schedule"]
+__all__ = ["RoundView", "found_federation", "live", "score_client", "truth_schedule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,20 @@ def live(
     )
 
 
+def score_client(
+    fleet: Fleet,
+    client_id: str,
+    round_num: int,
+    parameters: Mapping[str, NDArray[Any]],
+    flagged: bool | None,
+) -> ClientScore:
+    """Test a client's model on held-out data of the concept that holds there."""
+    windows, labels = fleet.test_windows(client_id, round_num)
+    predictions = predict(parameters, windows, model=fleet.model)
+    accuracy = float((predictions == labels).mean())
+    return ClientScore(round_num, client_id, macro_f1(labels, predictions), flagged, accuracy)
+
+
 def _view(fleet: Fleet, federation: Federation, round_num: int) -> RoundView:
     # As of the commit: when the next round opens, given cohorts may move on already.
     state = federation.state_at_commit(round_num)
@@ -194,10 +210,9 @@ def _view(fleet: Fleet, federation: Federation, round_num: int) -> RoundView:
     }
     rows = []
     for client_id in fleet.client_ids:
-        windows, labels = fleet.test_windows(client_id, round_num)
         parameters = models[state.clients[client_id].serving_digest]
-        f1 = macro_f1(labels, predict(parameters, windows, model=fleet.model))
-        rows.append(ClientScore(round_num, client_id, f1, flags.get(client_id)))
+        flag = flags.get(client_id)
+        rows.append(score_client(fleet, client_id, round_num, parameters, flag))
     return RoundView(
         round_num=round_num,
         scores=tuple(rows),

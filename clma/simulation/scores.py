@@ -36,12 +36,15 @@ class ClientScore:
         was not evaluated.
     flagged : bool or None
         Its drift flag in the round; None where it reported none.
+    accuracy : float in [0, 1], or None
+        Share of right predictions of the same model on the same windows.
     """
 
     round_num: int
     client_id: str
     f1: float | None
     flagged: bool | None
+    accuracy: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

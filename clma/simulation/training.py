@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ def train(
     model: ModelSpec = _DEFAULT_MODEL,
     proximal_mu: float = 0.0,
     learning_rate_factor: float = 1.0,
+    watch_loss: Callable[[float, int], None] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Train from `parameters` with SGD, momentum and clipped gradients.
 
@@ -66,6 +67,9 @@ def train(
         learned; statistics of normalisation layers are not in it. 0 trains without.
     learning_rate_factor : float, > 0
         Multiplies ``config.learning_rate``.
+    watch_loss : callable, optional
+        Is told the mean loss of every batch, just before the step that it leads to, and the size of
+        the batch.
 
     Returns
     -------
@@ -102,6 +106,8 @@ def train(
         for batch in torch.split(order, config.batch_size):
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(module(x[batch]), y[batch])
+            if watch_loss is not None:
+                watch_loss(float(loss), len(batch))
             torch.autograd.backward(loss)
             if sent:
                 _pull_back(learned, sent, proximal_mu)
