@@ -192,14 +192,14 @@ class AggregationConfig(_Section):
         "geometric_median",
         "krum",
         "robust",
-    ] = "weighted_mean"
+    ] = "clipped_mean"
     """`robust` goes by the number of voters: 1 weighted mean, 2 clipped mean, 3 and 4 median, 5 and
     more trimmed mean."""
     weight: Literal["examples", "equal"] = "examples"
     """What a voter counts. `median`, `trimmed_mean` and `krum` count every voter once; with
     `examples`, one that names none has no vote there either."""
     clip_factor: Annotated[float, Field(gt=0)] = 3.0
-    """`clipped_mean`: longest update, in median lengths of the cohort's updates."""
+    """`clipped_mean`: longest update, in median lengths of those that moved."""
     trim_fraction: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
     """`trimmed_mean`: share of the voters whose values are dropped at each end, rounded down."""
     n_byzantine: Annotated[int, Field(ge=0)] = 1
@@ -268,6 +268,9 @@ class FederationConfig(_Section):
 CohortingConfig.model_rebuild()
 FederationConfig.model_rebuild()
 
+_PLAIN = {"method": "weighted_mean"}
+"""Of the literature: nobody's update is shortened."""
+
 _LITERAL_DRIFT = {
     "detector": "loss_threshold",
     "loss_point": "after",
@@ -275,10 +278,6 @@ _LITERAL_DRIFT = {
     "confirm": False,
 }
 
-_FEDAVG: Mapping[str, Mapping[str, Any]] = {
-    "drift": {"confirm": False},
-    "cohorting": {"method": "single", "recall": False},
-}
 # The drift test of FedDrift, on the loss of the best model a client was sent; delta is 0.5 for a
 # cross-entropy in nats.
 _FEDDRIFT_DRIFT = {
@@ -288,11 +287,23 @@ _FEDDRIFT_DRIFT = {
     "confirm": False,
 }
 
+
+def _baseline(method: str, **sections: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return a method of the literature: plain means, no recall, no way home."""
+    return {
+        "aggregation": _PLAIN,
+        "drift": {"confirm": False},
+        "cohorting": {"method": method, "recall": False},
+        **sections,
+    }
+
+
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     # algorithms, section 10
     "clma": {},
     "clma-sketch": {"cohorting": {"distance": "sketch"}},
     "clma-literal": {
+        "aggregation": _PLAIN,
         "drift": _LITERAL_DRIFT,
         "cohorting": {
             "method": "signed_ks",
@@ -305,6 +316,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         },
     },
     "clma-package": {
+        "aggregation": _PLAIN,
         "drift": _LITERAL_DRIFT,
         "cohorting": {
             "method": "signed_ks",
@@ -316,17 +328,17 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "recall": False,
         },
     },
-    "fedavg": _FEDAVG,
-    "fedprox": {**_FEDAVG, "client": {"proximal_mu": 0.01}},
-    "feddrift": {"drift": _FEDDRIFT_DRIFT, "cohorting": {"method": "feddrift", "recall": False}},
-    "feddrift-eager": {
-        "drift": _FEDDRIFT_DRIFT,
-        "cohorting": {"method": "feddrift_eager", "recall": False},
+    "fedavg": _baseline("single"),
+    "fedprox": _baseline("single", client={"proximal_mu": 0.01}),
+    "feddrift": _baseline("feddrift", drift=_FEDDRIFT_DRIFT),
+    "feddrift-eager": _baseline("feddrift_eager", drift=_FEDDRIFT_DRIFT),
+    "ifca": _baseline("ifca"),
+    "cfl": _baseline("cfl"),
+    "local": _baseline("local"),
+    "singletons": {
+        "aggregation": _PLAIN,
+        "cohorting": {"method": "singletons", "recall": False},
     },
-    "ifca": {"drift": {"confirm": False}, "cohorting": {"method": "ifca", "recall": False}},
-    "cfl": {"drift": {"confirm": False}, "cohorting": {"method": "cfl", "recall": False}},
-    "local": {"drift": {"confirm": False}, "cohorting": {"method": "local", "recall": False}},
-    "singletons": {"cohorting": {"method": "singletons", "recall": False}},
 }
 
 
@@ -407,7 +419,7 @@ def requirements(preset: str) -> frozenset[str]:
 
 def _preset(preset: str) -> Mapping[str, Mapping[str, Any]]:
     if preset == "oracle":
-        return {"drift": {"confirm": False}, "cohorting": {"method": "given"}}
+        return _baseline("given")
     if preset not in PRESETS:
         raise InvalidConfigError(
             f"preset {preset!r} is unknown, wanted one of {', '.join(sorted([*PRESETS, 'oracle']))}"

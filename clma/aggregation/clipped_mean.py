@@ -14,6 +14,7 @@ Examples
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clma.aggregation.contract import Mix, Spread
 from clma.config import AggregationConfig
@@ -41,13 +42,18 @@ def clip_updates(spread: Spread, config: AggregationConfig) -> Mix | None:
     all other tensors by their own: statistics of normalisation layers move in units of their own
     and would hide what the learned weights do, and left alone they would be a way in. Of an even
     number of lengths the lower middle one counts: with the mean of both, the longer one of two
-    updates could never be clipped.
+    updates could never be clipped. Updates that did not move say nothing of how long one is: were
+    they counted, a voter that sends its model back untouched would take the other one's along.
     """
     norms = spread.norms
-    middle = (norms.shape[1] - 1) // 2
-    limits = config.clip_factor * np.sort(norms, axis=1)[:, [middle]]
+    limits = config.clip_factor * np.array([[_middle(row[row > 0])] for row in norms])
     too_long = norms > limits
     if not too_long.any():
         return None
     kept = np.divide(limits, norms, out=np.ones_like(norms), where=too_long)
     return Mix(spread.shares, kept)
+
+
+def _middle(lengths: NDArray[np.float64]) -> float:
+    """Return the lower middle one; 0 for none, which nothing is longer than."""
+    return float(np.sort(lengths)[(lengths.size - 1) // 2]) if lengths.size else 0.0

@@ -68,3 +68,11 @@ def test_every_update_is_shortened_towards_the_model_it_was_sent(shelf: Shelf) -
     made = aggregate_cohort(job, shelf.open, here.sha256, config, shelf.save)
 
     assert shelf.read(made.model_digest) == pytest.approx([(1 + 11 + 2 * 13) / 4])
+
+
+@pytest.mark.parametrize("part", ["w", "bn.running_var"])
+def test_those_who_did_not_move_shorten_nobody(shelf: Shelf, part: str) -> None:
+    """Of two, the one that sends its model back untouched must not take the other's vote."""
+    zeros = {"w": np.array([0.0]), "bn.running_var": np.array([0.0])}
+    made = model_file(shelf, [zeros, {**zeros, part: np.array([1.0])}], method="clipped_mean")
+    assert shelf.read(made.sha256, part) == [0.5]
