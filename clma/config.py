@@ -207,6 +207,15 @@ class AggregationConfig(_Section):
     n_selected: Annotated[int, Field(ge=1)] = 1
     """`krum`: voters whose mean is the model, m; more than one is multi-Krum, and needs m + f + 2
     voters."""
+    outlier_check: bool = False
+    """Hold a voter out of the round's model whose update points against those of its cohort, though
+    it flagged no drift; from four voters on. Configurations from before there was a check have
+    none."""
+    outlier_cosine: Annotated[float, Field(ge=-1, le=0)] = -0.2
+    """`outlier_check`: only at a lower cosine to the coordinate median of the cohort's updates."""
+    outlier_z: Annotated[float, Field(le=0)] = -4.0
+    """`outlier_check`: and only if the cosine lies so many times their spread (1.4826 median
+    absolute deviations) below the median of all voters' cosines."""
 
 
 class ClientConfig(_Section):
@@ -268,8 +277,9 @@ class FederationConfig(_Section):
 CohortingConfig.model_rebuild()
 FederationConfig.model_rebuild()
 
-_PLAIN = {"method": "weighted_mean"}
-"""Of the literature: nobody's update is shortened."""
+_PRODUCT = {"outlier_check": True}
+_PLAIN = {"method": "weighted_mean", "outlier_check": False}
+"""Of the literature: nobody's update is shortened or held out."""
 
 _LITERAL_DRIFT = {
     "detector": "loss_threshold",
@@ -300,8 +310,8 @@ def _baseline(method: str, **sections: Mapping[str, Any]) -> dict[str, Mapping[s
 
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     # algorithms, section 10
-    "clma": {},
-    "clma-sketch": {"cohorting": {"distance": "sketch"}},
+    "clma": {"aggregation": _PRODUCT},
+    "clma-sketch": {"cohorting": {"distance": "sketch"}, "aggregation": _PRODUCT},
     "clma-literal": {
         "aggregation": _PLAIN,
         "drift": _LITERAL_DRIFT,

@@ -174,6 +174,7 @@ def _drift_rows(
     voted_in = {voter.client_id: job.cohort_id for job in placement.jobs for voter in job.voters}
     norms = {m.client_id: m.update_norm for m in measurements}
     shares_loss = "loss" in config.privacy.share
+    outliers = frozenset(triage.outliers)
     return tuple(
         DriftRow(
             client_id=update.client_id,
@@ -181,6 +182,7 @@ def _drift_rows(
             drift_flag=update.drift_flag,
             loss=update.loss if shares_loss else None,
             update_norm=norms.get(update.client_id),
+            server_check="outlier" if update.client_id in outliers else "ok",
             detail=triage.notes.get(update.client_id),
             voted_in=voted_in.get(update.client_id),
             scores=triage.scores.get(update.client_id, ()),

@@ -4,7 +4,8 @@ The steps stand in the order of the night, each a function of its own, so that a
 run them as separate tasks and get the bytes that `run_round` gets in one go:
 
 1. `triage_clients` says who votes where and who is set apart, the flagged ones as a rule;
-   `cohorting_units` who of them is compared with whom,
+   `hold_out_outliers` sets apart who should have flagged; `cohorting_units` says who is compared
+   with whom,
 2. `sweep_shard` (one call a shard) reads every update: cohorts' votes, norms, inner products,
 3. `form_groups` (one call a unit) finds who drifted alike,
 4. `place_groups` names cohorts and lists the models to make,
@@ -34,6 +35,7 @@ from clma.records import ROOT_COHORT, ArtifactRef, FederationState, model_ref
 from clma.rows import RoundDecision, SealedRound
 from clma.sweep.columns import Columns, plan_columns
 from clma.sweep.means import Sweep
+from clma.sweep.outliers import hold_out_outliers
 from clma.sweep.plan import CONSENSUS, Shard, plan_sweep, rule_of
 from clma.sweep.shard import measurements, sweep_shard, unit_evidence
 from clma.sweep.votes import Votes, make_model, take_votes
@@ -150,10 +152,11 @@ def run_round(
     """
     check_quorum(sealed, config)
     root_digest = state.cohorts[ROOT_COHORT].model_digest
+    columns = columns_of(model_ref(root_digest), open_tensors, config)
     triage = triage_clients(state, sealed, config)
+    triage = hold_out_outliers(sealed, triage, columns, open_tensors, config)
     units = cohorting_units(state, sealed, triage, config)
     plan = plan_sweep(sealed, triage, units, config)
-    columns = columns_of(model_ref(root_digest), open_tensors, config)
     made = partial(
         aggregate_cohort,
         open_tensors=open_tensors,

@@ -13,6 +13,7 @@ from clma.errors import RoundHeldError
 from flows._task_runner import chosen_task_runner
 from tasks.aggregate_cohort import aggregate_cohort, average_everybody
 from tasks.check_quorum import check_quorum
+from tasks.check_voters import check_voters
 from tasks.choose_round import ChosenRound, choose_round
 from tasks.commit_round import Committed, commit_round
 from tasks.decide_round import decide_round
@@ -86,7 +87,7 @@ def run_round(
 
 def decide_night(night: Night) -> Committed:
     """Run the part of a round that is a pure function of its sealed inputs, and commit it."""
-    quarantine = quarantine_clients(night)
+    quarantine = check_voters(night, quarantine_clients(night))
     swept = sweep_updates.map(
         list(quarantine.shards), unmapped(night), unmapped(quarantine)
     ).result()

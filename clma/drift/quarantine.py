@@ -37,6 +37,9 @@ class Triage:
         Cohorts that end, and the one they live on in.
     scores : mapping of client id to tuple of (cohort id, score)
         What a client measured of every cohort's model, where the method asks for it.
+    outliers : tuple of client id
+        Whose update points against their cohort's: they stay there and vote nowhere
+        (`clma.sweep.outliers`).
     """
 
     voters: Mapping[str, tuple[str, ...]]
@@ -46,6 +49,7 @@ class Triage:
     moving: Mapping[str, str] = field(default_factory=dict)
     merged: Mapping[str, str] = field(default_factory=dict)
     scores: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
+    outliers: tuple[str, ...] = ()
 
 
 def quarantine_clients(
