@@ -216,6 +216,12 @@ class AggregationConfig(_Section):
     outlier_z: Annotated[float, Field(le=0)] = -4.0
     """`outlier_check`: and only if the cosine lies so many times their spread (1.4826 median
     absolute deviations) below the median of all voters' cosines."""
+    server_optimizer: Literal["none", "flash", "adaptive_fedavg"] = "none"
+    """`none`: the model is what the rule comes to; `flash`: it is a step from the model that was
+    sent (Panchal et al. 2023); `adaptive_fedavg`: clients are told a learning rate (Canonaco et
+    al. 2021)."""
+    server_learning_rate: Annotated[float, Field(gt=0)] = 0.01
+    """`flash`: eta."""
 
 
 class ClientConfig(_Section):
@@ -345,6 +351,10 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "ifca": _baseline("ifca"),
     "cfl": _baseline("cfl"),
     "local": _baseline("local"),
+    "flash": _baseline("single", aggregation={**_PLAIN, "server_optimizer": "flash"}),
+    "adaptive-fedavg": _baseline(
+        "single", aggregation={**_PLAIN, "server_optimizer": "adaptive_fedavg"}
+    ),
     "singletons": {
         "aggregation": _PLAIN,
         "cohorting": {"method": "singletons", "recall": False},

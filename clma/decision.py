@@ -34,12 +34,17 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class AggregatedModel:
-    """A cohort's new model and what went into it."""
+    """A cohort's new model, what went into it, and what its server optimiser has to say.
+
+    The last two fields are those of `Cohort`.
+    """
 
     cohort_id: str
     model_digest: str
     n_updates: int
     n_examples: int
+    optimizer_digest: str | None = None
+    learning_rate_factor: float = 1.0
 
 
 def decide(
@@ -104,10 +109,11 @@ def _cohorts_after(
 ) -> dict[str, Cohort]:
     cohorts = dict(state.cohorts)
     for job in placement.jobs:
-        digest = models[job.cohort_id].model_digest
-        known = cohorts.get(job.cohort_id)
-        if known is None:
-            cohorts[job.cohort_id] = Cohort(
+        made = models[job.cohort_id]
+        digest = made.model_digest
+        cohort = cohorts.get(job.cohort_id)
+        if cohort is None:
+            cohort = Cohort(
                 cohort_id=job.cohort_id,
                 parent=job.parent,
                 born_round=state.round_num,
@@ -115,10 +121,15 @@ def _cohorts_after(
                 origin_digest=job.reference_digest,
                 largest_mean_norm=_longest_of(job.parent, state),
             )
-        elif digest != known.model_digest:
-            cohorts[job.cohort_id] = dataclasses.replace(
-                known, model_digest=digest, previous_digest=known.model_digest
+        elif digest != cohort.model_digest:
+            cohort = dataclasses.replace(
+                cohort, model_digest=digest, previous_digest=cohort.model_digest
             )
+        cohorts[job.cohort_id] = dataclasses.replace(
+            cohort,
+            optimizer_digest=made.optimizer_digest,
+            learning_rate_factor=made.learning_rate_factor,
+        )
     for cohort_id in placement.merged:
         cohorts[cohort_id] = dataclasses.replace(cohorts[cohort_id], status=CohortStatus.MERGED)
     for cohort_id, norm in placement.mean_norms.items():

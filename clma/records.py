@@ -132,6 +132,10 @@ class Cohort:
         it gives the direction in which the cohort was born.
     largest_mean_norm : float
         Largest length of its members' mean update so far, where the method keeps it (CFL).
+    optimizer_digest : str or None
+        SHA-256 of what the server's optimiser remembers of the cohort, stored like a model.
+    learning_rate_factor : float in (0, 1]
+        What the members multiply their learning rate by in the next round.
     """
 
     cohort_id: str
@@ -142,6 +146,8 @@ class Cohort:
     status: CohortStatus = CohortStatus.ACTIVE
     origin_digest: str | None = None
     largest_mean_norm: float = 0.0
+    optimizer_digest: str | None = None
+    learning_rate_factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

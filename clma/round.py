@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
+from clma.aggregation.server_step import Start, take_step
 from clma.cohorting.contract import OpenTensors
 from clma.cohorting.form import form_groups
 from clma.cohorting.methods import triage_clients
@@ -40,7 +40,14 @@ from clma.sweep.plan import CONSENSUS, Shard, plan_sweep, rule_of
 from clma.sweep.shard import measurements, sweep_shard, unit_evidence
 from clma.sweep.votes import Votes, make_model, take_votes
 
-__all__ = ["RoundOutcome", "aggregate_cohort", "check_quorum", "columns_of", "run_round"]
+__all__ = [
+    "RoundOutcome",
+    "aggregate_cohort",
+    "check_quorum",
+    "columns_of",
+    "run_round",
+    "start_of",
+]
 
 SaveModel = Callable[[bytes], str]
 """Stores a model and returns its digest."""
@@ -89,6 +96,7 @@ def aggregate_cohort(
     config: FederationConfig,
     save_model: SaveModel,
     votes: Sequence[Votes] = (),
+    start: Start | None = None,
 ) -> AggregatedModel:
     """Make and store one cohort's model.
 
@@ -103,6 +111,9 @@ def aggregate_cohort(
     votes : sequence of Votes
         Of all shards, where the pass over the round's files took them; else the voters' files are
         read.
+    start : Start, optional
+        Where the server has an optimiser, as `start_of` returns it; without it the model is what
+        the rule comes to.
 
     Raises
     ------
@@ -115,7 +126,38 @@ def aggregate_cohort(
         sweep = Sweep(columns, columns.stripes(), open_tensors)
         votes = [take_votes(sweep, job.voters, rule, measured=False)]
     data = make_model(job.voters, votes, rule, columns, base, open_tensors)
-    return AggregatedModel(job.cohort_id, save_model(data), len(job.voters), job.n_examples)
+    behind = len(job.voters), job.n_examples
+    if start is None:
+        return AggregatedModel(job.cohort_id, save_model(data), *behind)
+    stepped = take_step(data, start, rule, open_tensors)
+    return AggregatedModel(
+        job.cohort_id,
+        save_model(stepped.model),
+        *behind,
+        optimizer_digest=save_model(stepped.memory),
+        learning_rate_factor=stepped.learning_rate_factor,
+    )
+
+
+def start_of(job: AggregationJob, state: FederationState, config: FederationConfig) -> Start | None:
+    """Say from where the server's optimiser steps; None where there is none.
+
+    A newborn cohort starts from the model that its members were sent, and remembers nothing.
+
+    Parameters
+    ----------
+    job : AggregationJob
+    state : FederationState
+        Before the round.
+    config : FederationConfig
+    """
+    if rule_of(job, config).server_optimizer == "none":
+        return None
+    known = state.cohorts.get(job.cohort_id)
+    if known is None:
+        return Start(model_ref(job.reference_digest or job.voters[0].base_digest))
+    memory = known.optimizer_digest
+    return Start(model_ref(known.model_digest), model_ref(memory) if memory else None)
 
 
 def run_round(
@@ -157,17 +199,14 @@ def run_round(
     triage = hold_out_outliers(sealed, triage, columns, open_tensors, config)
     units = cohorting_units(state, sealed, triage, config)
     plan = plan_sweep(sealed, triage, units, config)
-    made = partial(
-        aggregate_cohort,
-        open_tensors=open_tensors,
-        base_digest=root_digest,
-        config=config,
-        save_model=save_model,
-    )
     models: dict[str, AggregatedModel] = {}
 
+    def made(job: AggregationJob, votes: Sequence[Votes] = ()) -> AggregatedModel:
+        start = start_of(job, state, config)
+        return aggregate_cohort(job, open_tensors, root_digest, config, save_model, votes, start)
+
     def save_votes(job: AggregationJob, votes: Votes) -> None:
-        models[job.cohort_id] = made(job, votes=[votes])
+        models[job.cohort_id] = made(job, [votes])
 
     sums = sweep_shard(plan, Shard(0, 1), columns, open_tensors, config, save_votes)
     groupings = [

@@ -57,11 +57,13 @@ def _aggregate(
     federation: Federation, night: Night, job: AggregationJob, swept: Sequence[Swept]
 ) -> AggregatedModel:
     state, _ = sealed_inputs(federation, night)
+    config = config_of_night(federation, night)
     return steps.aggregate_cohort(
         job,
         federation.open_tensors,
         state.cohorts[ROOT_COHORT].model_digest,
-        config_of_night(federation, night),
+        config,
         federation.add_model,
         load_votes(federation, swept, job.cohort_id),
+        steps.start_of(job, state, config),
     )

@@ -7,7 +7,8 @@ into that one entry; carrying it out can be repeated until it is done.
 
 Models that were made with the client's update stay as they are, or are made again without it
 (`reaggregate`). Either way, what other clients trained from such a model before is not undone: that
-would take training anew.
+would take training anew. What a server optimiser remembers of the cohorts that the client voted in
+is dropped in any case, and models are made again without it.
 """
 
 from __future__ import annotations

@@ -32,7 +32,14 @@ from clma.ledger.keys import (
 )
 from clma.ledger.state import changes, without_client
 from clma.ledger.tables import TABLE_NAMES
-from clma.records import ClientState, ClientStatus, FederationState, Phase, model_ref
+from clma.records import (
+    ClientState,
+    ClientStatus,
+    Cohort,
+    FederationState,
+    Phase,
+    model_ref,
+)
 
 __all__ = ["ForgetPlan", "Forgetting", "plan_of"]
 
@@ -149,9 +156,10 @@ class Forgetting:
 
     def _after(self) -> FederationState:
         state = self._state
+        influenced = {m.cohort_id for m in self._influenced}
         cohorts = {
             cohort_id: dataclasses.replace(
-                cohort,
+                cohort if cohort_id not in influenced else _without_memory(cohort),
                 model_digest=self._mapped(cohort.model_digest) or cohort.model_digest,
                 previous_digest=self._mapped(cohort.previous_digest),
                 origin_digest=self._mapped(cohort.origin_digest),
@@ -216,6 +224,20 @@ class Forgetting:
         yield from map(check_key, self._store.list(CHECKPOINTS_PREFIX))
         needed = {new.digest for new in self._models.values()}
         yield from (model_ref(digest).path for digest in self._models if digest not in needed)
+        kept = {cohort.optimizer_digest for cohort in self._after().cohorts.values()}
+        yield from (model_ref(digest).path for digest in self._memories() if digest not in kept)
+
+    def _memories(self) -> Iterator[str]:
+        """Yield what the server's optimiser remembered of a cohort since the client voted there."""
+        first: dict[str, int] = {}
+        for model in self._influenced:
+            first.setdefault(model.cohort_id, model.round_num)
+        for round_num in self._federation.committed_rounds():
+            if round_num >= min(first.values(), default=round_num + 1):
+                cohorts = self._federation.state_at_commit(round_num).cohorts
+                for cohort_id, since in first.items():
+                    if since <= round_num and (known := cohorts[cohort_id].optimizer_digest):
+                        yield known
 
     def _named_records(self) -> set[str]:
         kind = EntryKind.ROUND_SEALED
@@ -238,6 +260,11 @@ class Forgetting:
                 if payload != entry.payload:
                     data = self._federation.journal.redact(entry.number, payload)
                     yield entry.number, digest_of(data)
+
+
+def _without_memory(cohort: Cohort) -> Cohort:
+    # Every later round adds to it, so no part of it is anybody's alone.
+    return dataclasses.replace(cohort, optimizer_digest=None, learning_rate_factor=1.0)
 
 
 def plan_of(entry: Entry) -> ForgetPlan:

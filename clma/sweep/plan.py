@@ -35,7 +35,8 @@ def rule_of(job: AggregationJob, config: FederationConfig) -> AggregationConfig:
     """
     if job.cohort_id != CONSENSUS:
         return config.aggregation
-    return config.aggregation.model_copy(update={"method": "weighted_mean"})
+    plain = {"method": "weighted_mean", "server_optimizer": "none"}
+    return config.aggregation.model_copy(update=plain)
 
 
 @dataclass(frozen=True, slots=True)

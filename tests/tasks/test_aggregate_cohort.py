@@ -10,8 +10,10 @@ from prefect.logging import disable_run_logger
 
 from clma.aggregation import AGGREGATORS
 from clma.config import preset_config
+from clma.decision import AggregatedModel
 from clma.ledger.federation import Federation
 from clma.night import close_round
+from clma.records import Cohort
 from clma.round import run_round
 from clma.sweep.columns import BLOCK, MIN_BLOCKS
 from tasks.aggregate_cohort import aggregate_cohort
@@ -27,7 +29,7 @@ BORDERS = 3 * MIN_BLOCKS * BLOCK, 5
 """Columns of two tensors: more than three blocks, so that there are stripes to divide."""
 
 
-def found(folder: Path, method: str) -> Federation:
+def found(folder: Path, method: str, **aggregation: str) -> Federation:
     """Make a federation of eight plants, three of whom drifted the same way in round 2."""
     rng = np.random.default_rng(0)
 
@@ -38,7 +40,7 @@ def found(folder: Path, method: str) -> Federation:
     config = preset_config(
         "fleet",
         identity={"updates": "unsigned"},
-        aggregation={"method": method, "n_byzantine": 0, "clip_factor": 0.99},
+        aggregation={"method": method, "n_byzantine": 0, "clip_factor": 0.99, **aggregation},
     )
     base = written(folder / "base.safetensors", model(0.0))
     ids = [f"p{i}" for i in range(8)]
@@ -53,11 +55,18 @@ def found(folder: Path, method: str) -> Federation:
     return federation
 
 
-@pytest.mark.parametrize("method", [*AGGREGATORS, "robust"])
+@pytest.mark.parametrize(
+    ("method", "optimizer"),
+    [
+        *((method, "none") for method in (*AGGREGATORS, "robust")),
+        ("clipped_mean", "flash"),
+        ("weighted_mean", "adaptive_fedavg"),
+    ],
+)
 def test_tasks_of_any_number_of_shards_make_the_models_of_one_process(
-    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, method: str, optimizer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    federation = found(tmp_path, method)
+    federation = found(tmp_path, method, server_optimizer=optimizer)
     monkeypatch.setenv(VARIABLE, "3")
     with disable_run_logger():
         night = seal_round.fn(federation.store.url, "fleet", ChosenRound(2, "", ""))
@@ -74,6 +83,10 @@ def test_tasks_of_any_number_of_shards_make_the_models_of_one_process(
         open_tensors=federation.open_tensors,
         save_model=federation.add_model,
     )
-    wanted = {c.cohort_id: c.model_digest for c in outcome.state.cohorts.values()}
-    assert {m.cohort_id: m.model_digest for m in made} == wanted
-    assert set(wanted) == {"c0", "c1"}
+    wanted = [told_of(cohort) for cohort in outcome.state.cohorts.values()]
+    assert [told_of(model) for model in made] == wanted
+    assert [cohort_id for cohort_id, *_ in wanted] == ["c0", "c1"]
+
+
+def told_of(made: Cohort | AggregatedModel) -> tuple[str, str, str | None, float]:
+    return made.cohort_id, made.model_digest, made.optimizer_digest, made.learning_rate_factor

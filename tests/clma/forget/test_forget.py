@@ -307,3 +307,63 @@ def test_a_client_may_be_called_like_anything_in_the_ledger(tmp_path: Path, clie
     assert audit(again).problems == ()
     assert again.state().cohorts == before.cohorts
     assert again.state().clients.keys() & before.clients.keys() == {"p0", "p1", "p2"}
+
+
+def optimised(tmp_path: Path, optimizer: str) -> Federation:
+    """Three nights behind it: everybody in c0, then p2 alone founds c1."""
+    made = make_fleet(
+        tmp_path / "store", tmp_path, N_CLIENTS, aggregation={"server_optimizer": optimizer}
+    )
+    pass_night(made)
+    pass_night(made, drifted=("p2",))
+    pass_night(made)
+    return made
+
+
+def memories(federation: Federation, cohort_id: str) -> list[str]:
+    """Return what the server's optimiser remembered after every night of a cohort."""
+    states = [federation.state_at_commit(r) for r in federation.committed_rounds()]
+    return [str(s.cohorts[cohort_id].optimizer_digest) for s in states if cohort_id in s.cohorts]
+
+
+@pytest.mark.parametrize("optimizer", ["flash", "adaptive_fedavg"])
+@pytest.mark.parametrize("reaggregate", [False, True])
+def test_the_memory_of_the_cohorts_it_voted_in_is_dropped(
+    tmp_path: Path, optimizer: str, reaggregate: bool
+) -> None:
+    """All of it since then: every later night's is made from the one before."""
+    fleet = optimised(tmp_path, optimizer)
+    before = fleet.state().cohorts
+    gone, kept = memories(fleet, "c0"), memories(fleet, "c1")
+
+    forget_client(fleet, GONE, reaggregate=reaggregate)
+
+    cohorts = fleet.state().cohorts
+    assert (cohorts["c0"].optimizer_digest, cohorts["c0"].learning_rate_factor) == (None, 1.0)
+    assert cohorts["c1"].optimizer_digest == before["c1"].optimizer_digest
+    stored = {path.stem for path in Path(fleet.store.url).glob("models/*")}
+    assert (len(set(gone)), len(set(kept))) == (3, 2)
+    assert not stored & set(gone)
+    assert stored >= set(kept)
+
+
+@pytest.mark.parametrize("reaggregate", [False, True])
+def test_nights_go_on_after_a_memory_was_dropped(tmp_path: Path, reaggregate: bool) -> None:
+    fleet = optimised(tmp_path, "flash")
+    forget_client(fleet, GONE, reaggregate=reaggregate)
+
+    pass_night(fleet)
+
+    again = Federation.open(fleet.store.url)
+    assert again.state().cohorts["c0"].optimizer_digest is not None
+    assert audit(again).problems == ()
+
+
+def test_an_audit_looks_at_what_optimisers_remember(tmp_path: Path) -> None:
+    fleet = optimised(tmp_path, "flash")
+    assert audit(fleet).problems == ()
+
+    (Path(fleet.store.url) / f"models/{memories(fleet, 'c0')[1]}.safetensors").unlink()
+
+    (problem,) = audit(Federation.open(fleet.store.url)).problems
+    assert memories(fleet, "c0")[1] in problem

@@ -47,6 +47,8 @@ cohorts = st.builds(
     previous_digest=st.none() | digests,
     status=st.sampled_from(CohortStatus),
     origin_digest=st.none() | digests,
+    optimizer_digest=st.none() | digests,
+    learning_rate_factor=st.floats(1e-6, 1.0),
 )
 states = st.builds(
     FederationState,
@@ -106,3 +108,8 @@ def test_what_was_served_once_is_never_forgotten() -> None:
 def test_a_record_that_cannot_be_read_names_its_entry() -> None:
     with pytest.raises(DamagedStoreError, match="00000000"):
         fold([entry({"clients": [{"client_id": 3}]})])
+
+
+def test_cohorts_from_before_there_were_optimisers_have_none() -> None:
+    cohort = {"cohort_id": "c0", "parent": None, "born_round": 0, "model_digest": "aa" * 32}
+    assert fold([entry({"cohorts": [cohort]})]).cohorts == {"c0": Cohort("c0", None, 0, "aa" * 32)}
