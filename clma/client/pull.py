@@ -79,6 +79,8 @@ class PulledModel:
         before training, train the best one, and send its digest and, if asked, all losses.
     proximal_mu : float, >= 0
         FedProx: strength of the pull back to the model that training starts from.
+    learning_rate_factor : float in (0, 1]
+        Adaptive-FedAvg: what to multiply the learning rate by in this round.
     """
 
     federation: str
@@ -94,6 +96,7 @@ class PulledModel:
     confirm_path: Path | None = None
     choice: tuple[ModelOfChoice, ...] = ()
     proximal_mu: float = 0.0
+    learning_rate_factor: float = 1.0
 
 
 _NOTE = TypeAdapter(PulledModel)
@@ -151,6 +154,7 @@ def pull(url: str | Path | Federation, federation: str, client_id: str, out: Pat
         confirm_path=confirm_path,
         choice=choice,
         proximal_mu=opened.config.client.proximal_mu,
+        learning_rate_factor=state.cohorts[client.cohort_id].learning_rate_factor,
     )
     # The note goes first: a model without its note would be taken for the one of the state.
     files[note_path(out)] = _NOTE.dump_json(pulled, indent=2)

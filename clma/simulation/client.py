@@ -98,6 +98,7 @@ class SimulatedClient:
             config=self._training,
             rng=rng,
             proximal_mu=pulled.proximal_mu,
+            learning_rate_factor=pulled.learning_rate_factor,
         )
         watched = base if pulled.drift.loss_point == "before" else trained
         reporter = DriftReporter(pulled.drift, self._folder / "detector.json")
