@@ -31,7 +31,7 @@ from clma.simulation.training_config import TrainingConfig
 __all__ = ["TrainingConfig", "losses", "predict", "train"]
 
 _DEFAULT_MODEL = ModelSpec()
-EVALUATED_TOGETHER = 256  # bounds the memory of a forward pass
+EVALUATED_TOGETHER = 2**17  # numbers in the inputs of a forward pass: what caches still hold
 _per_thread = threading.local()
 
 
@@ -159,8 +159,9 @@ def _pull_back(
 
 def _logits(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
     module.eval()
+    n_together = max(EVALUATED_TOGETHER * len(x) // max(x.numel(), 1), 1)
     with torch.no_grad():
-        return torch.cat([module(part) for part in torch.split(x, EVALUATED_TOGETHER)])
+        return torch.cat([module(part) for part in torch.split(x, n_together)])
 
 
 def _filled(model: ModelSpec, parameters: Mapping[str, NDArray[Any]]) -> torch.nn.Module:
