@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from clma.simulation import Fleet, load_fleet
 from clma.simulation.pronto import FILE_NAME
+from tests.clma.simulation.recorded import DATA_DIR, needs
 
-_ROOT = Path(__file__).resolve().parents[3]
-DATA = Path(os.environ.get("CLMA_DATA_DIR", _ROOT.parent / "shared" / "data")) / "pronto"
+DATA = DATA_DIR / "pronto"
 
-pytestmark = pytest.mark.skipif(
-    not (DATA / FILE_NAME).is_file(),
-    reason=f"no {FILE_NAME}; set CLMA_DATA_DIR to the folder that holds pronto/",
-)
+pytestmark = needs(f"pronto/{FILE_NAME}")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,94 @@
+"""Handwritten digits as a fleet: ten cameras, each with its own 125 of 1,797 images of 8x8 pixels.
+
+The images are real and come with scikit-learn; all drift is scripted: labels that rotate, or
+cameras that see negatives, lie on their side or lose light.
+
+References
+----------
+.. [1] Alpaydin and Kaynak (1998), "Optical Recognition of Handwritten Digits", UCI Machine Learning
+   Repository; the test part, as `sklearn.datasets.load_digits` has it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clma.simulation.dealing import class_shares, deal_evenly, deal_skewed, hold_out
+from clma.simulation.families import rotating_families
+from clma.simulation.fleet import Fleet, ModelSpec, Windows
+from clma.simulation.images import CONDITIONS, look
+from clma.simulation.schedule import BASE, build_schedule, client_names
+from clma.simulation.shards import ShardSource
+from clma.simulation.training_config import TrainingConfig
+
+__all__ = ["CLASSES", "digits_fleet"]
+
+CLASSES = tuple(str(digit) for digit in range(10))
+SIZE = 8
+N_CLIENTS = 10
+N_DRAWN = 100  # of a shard of 125, so that two rounds differ
+TEST_SHARE = 0.3
+TRAINING = TrainingConfig(learning_rate=0.05, local_epochs=5, clip_norm=math.inf)
+_SPLIT = 3  # stream number of the split; see `clma.simulation.fleet`
+
+
+def digits_fleet(
+    shape: str, kind: str, seed: int, *, name: str = "digits", skew: float | None = None
+) -> Fleet:
+    """Build the fleet.
+
+    Parameters
+    ----------
+    shape : str
+        See `clma.simulation.schedule.build_schedule`.
+    kind : {"covariate", "concept", "mixed"}
+    seed : int, >= 0
+        Deals the images, draws the rounds and the initial model.
+    name : str
+    skew : float, > 0, or None
+        Parameter of the Dirichlet distribution of each client's class shares; None: all alike.
+    """
+    client_ids = client_names(N_CLIENTS)
+    images, labels = _recorded()
+    rng = np.random.default_rng([seed, _SPLIT])
+    rows, held_out = hold_out(labels, TEST_SHARE, rng)
+    if skew is None:
+        dealt = deal_evenly(labels, rows, N_CLIENTS, rng)
+    else:
+        shares = class_shares(N_CLIENTS, len(CLASSES), skew, rng)
+        dealt = deal_skewed(labels, rows, shares, len(rows) // N_CLIENTS, rng)
+    conditions = (BASE.condition, *CONDITIONS)
+    source = ShardSource(
+        images,
+        labels,
+        {(c, k): shard for c, shard in zip(client_ids, dealt, strict=True) for k in conditions},
+        dict.fromkeys(conditions, held_out),
+        view=look,
+    )
+    families = rotating_families(kind, shape, CONDITIONS, len(CLASSES))
+    return Fleet(
+        name,
+        seed,
+        build_schedule(shape, client_ids, families),
+        source,
+        CLASSES,
+        ModelSpec.of(
+            "clma.simulation.mlp:mlp", n_inputs=SIZE * SIZE, n_hidden=64, n_classes=len(CLASSES)
+        ),
+        n_windows=N_DRAWN,
+        training=TRAINING,
+    )
+
+
+@functools.cache
+def _recorded() -> Windows:
+    """Return all images, brightness in [0, 1], and labels."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    images: NDArray[np.float32] = (digits.images / 16.0).astype(np.float32)
+    return images, digits.target.astype(np.int64)
