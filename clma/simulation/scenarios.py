@@ -1,0 +1,226 @@
+"""Scenarios of the comparison by name, ``<data>/<schedule>``, for example ``digits/stagger``.
+
+| schedule | who drifts, and when |
+|---|---|
+| stationary | nobody |
+| stagger | two families, a client of each at the rounds 3, 5, 7, 9, each once |
+| repeat | all eight drifting clients at each of these rounds |
+| covariate | as `stagger`, to other conditions instead of other labels |
+| mixed | as `stagger`, one family of each kind |
+| gradual | as `stagger`, over three rounds each; Cranfield: as recorded |
+| recurring | all eight there, back, and there again at the rounds 3, 5, 7 |
+| same | all ten at round 5, to one concept; gas: all age together |
+| skew | as `stagger`, every client with its own class shares, Dirichlet 0.5 |
+
+Examples
+--------
+>>> fleet = load_scenario("plant/same", seed=0)
+>>> {fleet.concept(client_id, 5) for client_id in fleet.client_ids}
+{'swap-a'}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from clma.errors import InvalidConfigError
+from clma.simulation.cifar10 import N_IMAGES, cifar10_fleet
+from clma.simulation.cranfield import cranfield_fleet
+from clma.simulation.digits import digits_fleet
+from clma.simulation.fleet import Fleet
+from clma.simulation.gas import gas_fleet
+from clma.simulation.pronto import pronto_fleet
+from clma.simulation.recipes import plant_fleet
+
+__all__ = ["SCHEDULES", "load_scenario", "scenario_names"]
+
+DIRICHLET = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioSchedule:
+    """What the second part of a scenario's name says.
+
+    Parameters
+    ----------
+    shape : str
+        See `clma.simulation.schedule.build_schedule`.
+    kind : {"covariate", "concept", "mixed"}
+    skew : float, > 0, or None
+        Dirichlet parameter of each client's class shares.
+    """
+
+    shape: str
+    kind: str = "concept"
+    skew: float | None = None
+
+
+SCHEDULES = {
+    "stationary": ScenarioSchedule("stationary"),
+    "stagger": ScenarioSchedule("stagger"),
+    "repeat": ScenarioSchedule("repeat"),
+    "covariate": ScenarioSchedule("stagger", "covariate"),
+    "mixed": ScenarioSchedule("stagger", "mixed"),
+    "gradual": ScenarioSchedule("gradual"),
+    "recurring": ScenarioSchedule("recurring"),
+    "same": ScenarioSchedule("same"),
+    "skew": ScenarioSchedule("stagger", "concept", DIRICHLET),
+}
+"""Schedules by name."""
+
+ALLOWED: Mapping[str, tuple[str, ...]] = {
+    "plant": tuple(SCHEDULES),
+    "digits": tuple(SCHEDULES),
+    "pronto": tuple(SCHEDULES),
+    # A run knows the classes that it recorded, in the conditions that it was recorded in.
+    "cranfield": ("stationary", "stagger", "repeat", "gradual", "recurring", "same"),
+    # Sensors age by themselves; what can be chosen is when each site does.
+    "gas": ("stagger", "same", "skew"),
+    "cifar10": tuple(SCHEDULES),
+}
+"""Schedules that each data set allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One scenario with everything that builds it; `folder` is the data set's own."""
+
+    name: str
+    schedule: ScenarioSchedule
+    seed: int
+    folder: Path
+    n_images: int
+    cache: Path | None
+
+
+def scenario_names() -> tuple[str, ...]:
+    """Return the names that `load_scenario` takes."""
+    return tuple(f"{data}/{schedule}" for data, allowed in ALLOWED.items() for schedule in allowed)
+
+
+def load_scenario(
+    name: str,
+    seed: int,
+    data_dir: Path | None = None,
+    *,
+    n_images: int | None = None,
+    cache_dir: Path | None = None,
+) -> Fleet:
+    """Build the fleet of a scenario.
+
+    Parameters
+    ----------
+    name : str
+        One of `scenario_names`.
+    seed : int, >= 0
+        Splits and deals the data, draws the rounds and the initial model.
+    data_dir : Path or None
+        Folder of the recorded data, one folder a data set: ``pronto``, ``cranfield2015``,
+        ``gas_drift``, ``cifar10``. `plant` and `digits` need none. Nothing is written there.
+    n_images : int or None
+        Training images of all clients together, for a short `cifar10`; None: 20,000.
+    cache_dir : Path or None
+        Folder that keeps decoded `cifar10` images between processes; not within `data_dir`.
+
+    Raises
+    ------
+    InvalidConfigError
+        If the data set or the schedule is unknown, the data set does not allow the schedule, a
+        number is out of range, or a file is missing or not what it should be.
+    """
+    data, schedule = _parse(name)
+    if seed < 0:
+        raise InvalidConfigError(f"got seed {seed}, wanted seed >= 0")
+    if n_images is not None and data != "cifar10":
+        raise InvalidConfigError(f"scenario {name!r} takes no number of images, cifar10 does")
+    folder = Path()
+    if data in _FOLDERS:
+        if data_dir is None:
+            raise InvalidConfigError(
+                f"scenario {name!r} replays recorded data, wanted the folder "
+                f"that holds {_FOLDERS[data]}/"
+            )
+        folder = data_dir / _FOLDERS[data]
+        if not folder.is_dir():
+            raise InvalidConfigError(f"scenario {name!r}: no folder {folder}")
+        if cache_dir is not None and cache_dir.resolve().is_relative_to(data_dir.resolve()):
+            raise InvalidConfigError(
+                f"cache folder {cache_dir} lies within the data {data_dir}, wanted another place"
+            )
+    request = _Request(
+        name, schedule, seed, folder, N_IMAGES if n_images is None else n_images, cache_dir
+    )
+    return _BUILDERS[data](request)
+
+
+def _parse(name: str) -> tuple[str, ScenarioSchedule]:
+    data, _, schedule = name.partition("/")
+    if data not in ALLOWED:
+        raise InvalidConfigError(
+            f"scenario {name!r}: data {data!r} is unknown, wanted one of {', '.join(ALLOWED)}"
+        )
+    if schedule not in ALLOWED[data]:
+        raise InvalidConfigError(
+            f"scenario {name!r}: {data} has no schedule {schedule!r}, "
+            f"wanted one of {', '.join(ALLOWED[data])}"
+        )
+    return data, SCHEDULES[schedule]
+
+
+def _plant(request: _Request) -> Fleet:
+    s = request.schedule
+    return plant_fleet(s.shape, s.kind, request.seed, name=request.name, skew=s.skew)
+
+
+def _digits(request: _Request) -> Fleet:
+    s = request.schedule
+    return digits_fleet(s.shape, s.kind, request.seed, name=request.name, skew=s.skew)
+
+
+def _pronto(request: _Request) -> Fleet:
+    s = request.schedule
+    return pronto_fleet(
+        request.folder, s.shape, s.kind, request.seed, name=request.name, skew=s.skew
+    )
+
+
+def _cranfield(request: _Request) -> Fleet:
+    return cranfield_fleet(request.folder, request.schedule.shape, request.seed, name=request.name)
+
+
+def _gas(request: _Request) -> Fleet:
+    s = request.schedule
+    late = s.shape == "stagger"
+    return gas_fleet(request.folder, request.seed, half_late=late, name=request.name, skew=s.skew)
+
+
+def _cifar10(request: _Request) -> Fleet:
+    s = request.schedule
+    return cifar10_fleet(
+        request.folder,
+        s.shape,
+        s.kind,
+        request.seed,
+        name=request.name,
+        skew=s.skew,
+        n_images=request.n_images,
+        cache=request.cache,
+    )
+
+
+_FOLDERS = {
+    "pronto": "pronto",
+    "cranfield": "cranfield2015",
+    "gas": "gas_drift",
+    "cifar10": "cifar10",
+}
+_BUILDERS: Mapping[str, Callable[[_Request], Fleet]] = {
+    "plant": _plant,
+    "digits": _digits,
+    "pronto": _pronto,
+    "cranfield": _cranfield,
+    "gas": _gas,
+    "cifar10": _cifar10,
+}
