@@ -11,6 +11,7 @@ Messages say what, got, wanted and whose:
 from __future__ import annotations
 
 __all__ = [
+    "CellFailedError",
     "ClmaError",
     "ConflictError",
     "DamagedStoreError",
@@ -33,6 +34,10 @@ __all__ = [
 
 class ClmaError(Exception):
     """Base of all expected failures."""
+
+
+class CellFailedError(ClmaError):
+    """A cell of a comparison came to nothing; the others are not touched by that."""
 
 
 class InvalidConfigError(ClmaError, ValueError):

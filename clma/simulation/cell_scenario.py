@@ -1,0 +1,93 @@
+"""The fleet of a cell: a scenario that comes with the library, or one of the user's own.
+
+Examples
+--------
+>>> check_scenario("plant/stagger")
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from pathlib import Path
+
+from clma.adapters.factory import load_factory
+from clma.errors import InvalidConfigError
+from clma.ledger.store import file_digest
+from clma.simulation.fleet import Fleet
+from clma.simulation.scenarios import load_scenario, scenario_names
+
+__all__ = ["check_scenario", "data_digest", "load_cell_fleet"]
+
+
+def check_scenario(name: str) -> None:
+    """Raise InvalidConfigError if there is no such scenario; says which there are."""
+    if ":" in name:
+        load_factory(name)
+    elif name not in scenario_names():
+        raise InvalidConfigError(
+            f"scenario {name!r} is unknown, wanted package.module:factory or one of "
+            f"{', '.join(scenario_names())}"
+        )
+
+
+def load_cell_fleet(name: str, seed: int, data_dir: Path | None) -> Fleet:
+    """Build the fleet of a scenario.
+
+    Parameters
+    ----------
+    name : str
+        One of `scenario_names`, or ``package.module:factory``. A factory is called with `seed` and
+        `data_dir` and returns a `Fleet`.
+    seed : int, >= 0
+    data_dir : Path or None
+        Folder of recorded data.
+
+    Raises
+    ------
+    InvalidConfigError
+        If the scenario is unknown, its data are not there, or a factory makes something else.
+    """
+    if ":" not in name:
+        return load_scenario(name, seed, data_dir)
+    fleet = load_factory(name)(seed, data_dir)
+    if not isinstance(fleet, Fleet):
+        raise InvalidConfigError(
+            f"scenario {name!r} makes a {type(fleet).__name__}, wanted a clma Fleet"
+        )
+    return fleet
+
+
+def data_digest(name: str, data_dir: Path | None) -> str:
+    """Return a SHA-256 over what a scenario is recorded in; empty if it reads nothing.
+
+    Of a scenario that comes with the library these are the folders of `data_dir` whose names begin
+    like it does, ``gas_drift`` for ``gas/same``. Of one of the user's own it is the whole folder,
+    and the file that the factory is written in.
+    """
+    files = _own_files(name, data_dir) if ":" in name else _recorded_files(name, data_dir)
+    if not files:
+        return ""
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(f"{path.name} {file_digest(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def _recorded_files(name: str, data_dir: Path | None) -> list[Path]:
+    data = name.partition("/")[0]
+    if data_dir is None or not data_dir.is_dir():
+        return []
+    folders = [f for f in data_dir.iterdir() if f.is_dir() and f.name.startswith(data)]
+    return [path for folder in folders for path in _files_below(folder)]
+
+
+def _own_files(name: str, data_dir: Path | None) -> list[Path]:
+    spec = importlib.util.find_spec(name.partition(":")[0])
+    source = [] if spec is None or spec.origin is None else [Path(spec.origin)]
+    recorded = [] if data_dir is None or not data_dir.is_dir() else _files_below(data_dir)
+    return [p for p in (*source, *recorded) if p.is_file()]
+
+
+def _files_below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".md"]

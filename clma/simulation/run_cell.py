@@ -1,0 +1,104 @@
+"""Let one cell of a comparison live: a real federation, real rounds, in a folder that goes again.
+
+Examples
+--------
+>>> from clma.simulation.cells import Cell
+>>> result = run_cell(Cell("plant/stationary", "fedavg", 0, n_rounds=1))
+>>> result.row.n_cohorts, len(result.rounds)
+(1, 10)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from clma.config import GivenCohorts, preset_config
+from clma.ledger.federation import Federation
+from clma.night import close_round
+from clma.simulation.cell_scenario import load_cell_fleet
+from clma.simulation.cells import FIGURES, Cell, CellResult, CellRow, RoundRow
+from clma.simulation.fleet import Fleet
+from clma.simulation.life import RoundView, found_federation, live
+from clma.simulation.scores import FleetScores
+
+__all__ = ["check_method", "run_cell"]
+
+_NAME = "comparison"
+
+
+def check_method(method: str, settings: tuple[str, ...] = ()) -> None:
+    """Raise InvalidConfigError if there is no such method, or it cannot have these settings."""
+    given = [GivenCohorts(from_round=1, labels={}).model_dump()]
+    more = {"cohorting": {"method": "given", "schedule": given}} if method == "oracle" else {}
+    preset_config(_NAME, method, overrides=settings, **more)
+
+
+def run_cell(cell: Cell, data_dir: Path | None = None) -> CellResult:
+    """Let a fleet live through its rounds under one method.
+
+    Parameters
+    ----------
+    cell : Cell
+    data_dir : Path, optional
+        Folder of recorded data, for scenarios that replay some.
+
+    Raises
+    ------
+    InvalidConfigError
+        If scenario, method or settings are not valid.
+    """
+    started = time.monotonic()
+    fleet = load_cell_fleet(cell.scenario, cell.seed, data_dir)
+    n_rounds = cell.n_rounds or fleet.default_rounds
+    views: list[RoundView] = []
+    with tempfile.TemporaryDirectory(prefix="clma-cell-") as name:
+        folder = Path(name)
+        federation = found_federation(
+            fleet,
+            folder / "store",
+            _NAME,
+            folder,
+            preset=cell.method,
+            n_rounds=n_rounds,
+            overrides=cell.settings,
+        )
+        scores = live(
+            fleet,
+            federation,
+            folder / "plants",
+            n_rounds=n_rounds,
+            close=lambda _: _close(federation),
+            watch=views.append,
+        )
+    row = _row(cell, scores, round(time.monotonic() - started, 2))
+    return CellResult(cell, row, tuple(r for view in views for r in _round_rows(fleet, view)))
+
+
+def _close(federation: Federation) -> None:
+    close_round(federation, now=dt.datetime.now(dt.UTC), force=True)
+
+
+def _row(cell: Cell, scores: FleetScores, seconds: float) -> CellRow:
+    measured: dict[str, Any] = {**dataclasses.asdict(scores), "seconds": seconds}
+    figures: dict[str, Any] = {name: measured.get(name) for name in FIGURES}
+    return CellRow(cell.scenario, cell.method, cell.seed, **figures)
+
+
+def _round_rows(fleet: Fleet, view: RoundView) -> list[RoundRow]:
+    drifting = set(fleet.drifted_clients)
+    return [
+        RoundRow(
+            round_num=view.round_num,
+            client_id=score.client_id,
+            drifting=score.client_id in drifting,
+            f1=score.f1,
+            cohort=view.cohorts.get(score.client_id),
+            flagged=score.flagged,
+        )
+        for score in view.scores
+    ]
