@@ -30,6 +30,7 @@ __all__ = [
     "noticed_interrupts",
     "one_line",
     "orchestrated",
+    "run_command",
     "run_nightly_command",
     "run_publish_command",
 ]
@@ -147,7 +148,8 @@ def _outage(error: Exception, what_now: Callable[[], str]) -> str | None:
     return None
 
 
-def _run(command: Callable[..., None], example: str) -> NoReturn:
+def run_command(command: Callable[..., None], example: str) -> NoReturn:
+    """Be a command: options, the flow, an exit code; nothing of Prefect is waited for in vain."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command(epilog=f"Example: {example}")(command)
     try:
@@ -247,9 +249,11 @@ def _publish(
 
 def run_nightly_command() -> NoReturn:
     """Be ``python -m flows.nightly``."""
-    _run(_nightly, "python -m flows.nightly --store federations/demo --federation demo --now")
+    run_command(
+        _nightly, "python -m flows.nightly --store federations/demo --federation demo --now"
+    )
 
 
 def run_publish_command() -> NoReturn:
     """Be ``python -m flows.publish``."""
-    _run(_publish, "python -m flows.publish --store federations/demo --federation demo")
+    run_command(_publish, "python -m flows.publish --store federations/demo --federation demo")

@@ -9,8 +9,9 @@ Examples
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
-__all__ = ["ROUNDS_VIEW", "experiment_page", "rounds_view", "run_page"]
+__all__ = ["ROUNDS_VIEW", "cells_view", "experiment_page", "rounds_view", "run_page"]
 
 ROUNDS_VIEW = "mlflow.sharedViewState.rounds"
 """Tag of an experiment: a view of its runs that a link can name, under MLflow's prefix."""
@@ -30,6 +31,12 @@ def rounds_view() -> str:
     """Return the value of `ROUNDS_VIEW`: rounds with their numbers, which MLflow else hides."""
     columns = ["attributes.`Created`", *(f"metrics.`{name}`" for name in _METRICS)]
     return json.dumps({"selectedColumns": columns})
+
+
+def cells_view(figures: Sequence[str]) -> str:
+    """Return the same for a comparison: its cells with what they are and came to."""
+    cell = [f"params.`{name}`" for name in ("scenario", "method", "seed")]
+    return json.dumps({"selectedColumns": [*cell, *(f"metrics.`{name}`" for name in figures)]})
 
 
 def experiment_page(address: str, experiment_id: str, *, has_view: bool) -> str:

@@ -110,12 +110,14 @@ class _Worker:
             process = self._process
         reply = self._ask(process, render_cell(cell))
         if not reply:
-            code = process.wait()
-            raise CellFailedError("stopped while it ran" if self._stopped else _death(code))
+            raise self._ended(process.wait())
         try:
             return parse_result(reply)
         except DamagedStoreError:
             raise _failure(reply) from None
+
+    def _ended(self, code: int) -> CellFailedError:
+        return CellFailedError("stopped while it ran" if self._stopped else _death(code))
 
     def ask_to_end(self) -> None:
         with self._lock:

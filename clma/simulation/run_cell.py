@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from clma.config import GivenCohorts, preset_config
 from clma.ledger.federation import Federation
 from clma.night import close_round
 from clma.simulation.cell_scenario import load_cell_fleet
@@ -26,16 +25,9 @@ from clma.simulation.fleet import Fleet
 from clma.simulation.life import RoundView, found_federation, live
 from clma.simulation.scores import FleetScores
 
-__all__ = ["check_method", "run_cell"]
+__all__ = ["run_cell"]
 
 _NAME = "comparison"
-
-
-def check_method(method: str, settings: tuple[str, ...] = ()) -> None:
-    """Raise InvalidConfigError if there is no such method, or it cannot have these settings."""
-    given = [GivenCohorts(from_round=1, labels={}).model_dump()]
-    more = {"cohorting": {"method": "given", "schedule": given}} if method == "oracle" else {}
-    preset_config(_NAME, method, overrides=settings, **more)
 
 
 def run_cell(cell: Cell, data_dir: Path | None = None) -> CellResult:

@@ -21,6 +21,7 @@ os.environ.setdefault("MPLCONFIGDIR", str(Path(__file__).parents[2] / ".cache" /
 
 from mlflow.exceptions import MlflowException as TrackingError
 
+from tasks.tracking.comparison import publish_cell, published_cells
 from tasks.tracking.location import ROOT, Tracking, resolve_tracking, wanted_tracking
 from tasks.tracking.names import CHAMPION, registered_model_name, split_model_name
 from tasks.tracking.outage import TrackingAwayError, shorten_waits
@@ -50,9 +51,11 @@ __all__ = [
     "forget_published",
     "missed_rounds",
     "one_publisher",
+    "publish_cell",
     "publish_cohort",
     "publish_round",
     "publish_whole",
+    "published_cells",
     "published_rounds",
     "rebuild",
     "registered_model_name",

@@ -16,6 +16,7 @@ from clma.errors import InvalidConfigError
 
 __all__ = [
     "CHAMPION",
+    "TAG_CELL",
     "TAG_COHORT",
     "TAG_DIGEST",
     "TAG_FEDERATION",
@@ -23,11 +24,14 @@ __all__ = [
     "TAG_GATE",
     "TAG_IDENTITY",
     "TAG_KEY",
+    "TAG_METHOD",
     "TAG_NOT_FINITE",
     "TAG_PREFECT_RUN",
     "TAG_PREFECT_URL",
     "TAG_PUBLISHED",
     "TAG_ROUND",
+    "TAG_SCENARIO",
+    "TAG_SEED",
     "registered_model_name",
     "round_key",
     "split_model_name",
@@ -49,6 +53,11 @@ TAG_GATE = "clma.gate"
 TAG_PREFECT_RUN = "clma.prefect_run_id"
 TAG_PREFECT_URL = "clma.prefect_url"
 TAG_NOT_FINITE = "clma.not_finite"
+TAG_CELL = "clma.cell"
+"""Of a comparison's run: the identity of its cell."""
+TAG_SCENARIO = "scenario"
+TAG_METHOD = "method"
+TAG_SEED = "seed"
 TAG_PUBLISHED = "clma.published"
 """Set last: everything of the run is there."""
 

@@ -154,7 +154,7 @@ class OpenRun:
         return self.experiment.client
 
 
-def open_experiment(tracking: Tracking, federation: str) -> Experiment:
+def open_experiment(tracking: Tracking, federation: str, *, view: str | None = None) -> Experiment:
     """Find or make a federation's experiment.
 
     Parameters
@@ -162,18 +162,22 @@ def open_experiment(tracking: Tracking, federation: str) -> Experiment:
     tracking : Tracking
     federation : str
         Its name is the experiment's.
+    view : str, optional
+        Which columns of its runs MLflow shows; default: those of rounds.
     """
+    view = view or rounds_view()
     with _LOCK:
         with _one_who_makes_tables(tracking):
             client = MlflowClient(tracking_uri=tracking.uri, registry_uri=tracking.uri)
             found = client.get_experiment_by_name(federation)
         if found is None:
-            return Experiment(client, _create_experiment(client, tracking, federation), federation)
+            made = _create_experiment(client, tracking, federation, view)
+            return Experiment(client, made, federation)
         if found.lifecycle_stage == "deleted":
             # Its name stays taken, so a night could never be published again.
             client.restore_experiment(found.experiment_id)
         if ROUNDS_VIEW not in found.tags:
-            client.set_experiment_tag(found.experiment_id, ROUNDS_VIEW, rounds_view())
+            client.set_experiment_tag(found.experiment_id, ROUNDS_VIEW, view)
         return Experiment(client, str(found.experiment_id), federation)
 
 
@@ -222,9 +226,9 @@ def claim_experiment(experiment: Experiment, identity: str) -> None:
         )
 
 
-def _create_experiment(client: MlflowClient, tracking: Tracking, federation: str) -> str:
+def _create_experiment(client: MlflowClient, tracking: Tracking, federation: str, view: str) -> str:
     place = None if tracking.artifacts is None else f"{tracking.artifacts}/{federation}"
-    tags = {TAG_FEDERATION: federation, ROUNDS_VIEW: rounds_view()}
+    tags = {TAG_FEDERATION: federation, ROUNDS_VIEW: view}
     try:
         return str(client.create_experiment(federation, place, tags))
     except MlflowException as error:
