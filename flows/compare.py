@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
-from prefect.task_runners import ThreadPoolTaskRunner
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from clma import __version__
 from clma.ledger.lease import hold_lease
@@ -43,7 +43,7 @@ OTHER_WAIT_S = 5.0
 
 
 # Threads, since they only wait for the workers' processes.
-_WAITING: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner()
+_WAITING: TaskRunner[Any] = ThreadPoolTaskRunner()
 
 
 @flow(name="compare", task_runner=_WAITING)

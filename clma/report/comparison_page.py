@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from clma.report.comparison import (
     PairedDifference,
@@ -36,10 +37,13 @@ _FIGURES: Mapping[str, tuple[str, str]] = {
     "false_alarm_rate": ("false alarms", ""),
     "bytes_up": ("MB up", "low"),
     "bytes_down": ("MB down", "low"),
-    "seconds": ("seconds", "low"),
+    "seconds": ("seconds", ""),
 }
 
 _DIGITS = {"n_cohorts": 1, "bytes_up": 1, "bytes_down": 1, "seconds": 1}
+_LANDMARKS = (OURS, "fedavg", "local", "oracle")
+_MAX_CURVES = 8
+"""Of one picture, the number of colours that stay apart."""
 _NOT_RANKED = frozenset({"oracle"})
 """Knows the truth: it is a bound, not a rival."""
 
@@ -102,8 +106,10 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
     """
     check_unique(comparison.rows)
     sections = [_how(comparison)]
+    if len(comparison.scenarios) > 1:
+        sections.append(_overall(comparison))
     if comparison.rows:
-        sections += [_overall(comparison), _differences(comparison)]
+        sections.append(_differences(comparison))
         sections += [_scenario(comparison, name) for name in comparison.scenarios]
     if comparison.needs:
         sections.append(_needs(comparison))
@@ -116,7 +122,7 @@ def _how(comparison: Comparison) -> Section:
     rows = comparison.rows
     counts = (
         f"{len(rows)} cells of {len(rows) + len(comparison.failed)}: "
-        f"{len(comparison.scenarios)} scenarios, {len(comparison.methods)} methods, "
+        f"{_counted(comparison.scenarios, 'scenario')}, {_counted(comparison.methods, 'method')}, "
         f"seeds {_listed(sorted({row.seed for row in rows}))}."
     )
     meaning = (
@@ -140,12 +146,12 @@ def _overall(comparison: Comparison) -> Section:
 def _scenario(comparison: Comparison, name: str) -> Section:
     rows = [row for row in comparison.rows if row.scenario == name]
     pictures = [_curves(comparison, name, drifting=drifting) for drifting in (True, False)]
+    # Of a single scenario they stand above already.
+    several = len(comparison.scenarios) > 1
+    differences = _difference_tables(rows, comparison.methods) if several else ()
     return Section(
         name,
-        tables=(
-            _figures_table(rows, comparison.methods),
-            *_difference_tables(rows, comparison.methods),
-        ),
+        tables=(_figures_table(rows, comparison.methods), *differences),
         pictures=tuple(p for p in pictures if p is not None),
     )
 
@@ -177,7 +183,7 @@ def _figures_table(rows: Sequence[CellRow], methods: Sequence[str]) -> Table:
     columns.append([Mark(f"{len(picked)}/{n_cells}") for picked in by_method.values()])
     headings = tuple(heading for heading, _ in _FIGURES.values())
     lines = zip([Mark(m) for m in by_method], *columns, strict=True)
-    return Table(("method", *headings, "cells"), tuple(lines))
+    return Table(("method", *headings, "cells"), tuple(lines), ours=OURS)
 
 
 def _column(by_method: Mapping[str, Sequence[CellRow]], figure: str) -> list[Mark]:
@@ -245,11 +251,21 @@ def _curves(comparison: Comparison, scenario: str, *, drifting: bool) -> Picture
         )
         for method in comparison.methods
     }
-    series = {method: curve for method, curve in series.items() if curve}
+    series = _best_known({method: curve for method, curve in series.items() if curve})
     if not series:
         return None
     title = f"{scenario}: {'drifting' if drifting else 'stationary'} clients"
     return Picture(png_bytes(metric_curves(series, title=title, label="macro-F1")), title)
+
+
+def _best_known(series: Mapping[str, dict[int, float]]) -> dict[str, dict[int, float]]:
+    """Return as many curves as can be told apart: the landmarks, then those with the highest."""
+    landmarks = [m for m in series if m in _LANDMARKS]
+    others = sorted(
+        (m for m in series if m not in _LANDMARKS), key=lambda m: -fmean(series[m].values())
+    )
+    shown = {*landmarks, *others[: max(0, _MAX_CURVES - len(landmarks))]}
+    return {method: curve for method, curve in series.items() if method in shown}
 
 
 def _needs(comparison: Comparison) -> Section:
@@ -265,6 +281,10 @@ def _failed(comparison: Comparison) -> Section:
     rows = tuple((Mark(cell.shown), Mark(why)) for cell, why in comparison.failed.items())
     text = "The same command runs these again, and no other."
     return Section("Failed cells", (text,), tables=(Table(("cell", "why"), rows),))
+
+
+def _counted(things: Sequence[str], word: str) -> str:
+    return f"{len(things)} {word}{'s' * (len(things) != 1)}"
 
 
 def _listed(seeds: Sequence[int]) -> str:

@@ -44,11 +44,21 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; the first column is text, the others are numbers."""
+    """A table; the first column is text, the others are numbers.
+
+    Parameters
+    ----------
+    header : tuple of str
+    rows : tuple of tuple of Mark
+    caption : str
+    ours : str
+        First cell of the row to be seen first.
+    """
 
     header: tuple[str, ...]
     rows: tuple[tuple[Mark, ...], ...]
     caption: str = ""
+    ours: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +125,9 @@ def _html_section(number: int, section: Section) -> str:
     parts += [f"<p>{html.escape(text)}</p>" for text in section.text]
     if section.code:
         parts.append(f"<pre>{html.escape(section.code)}</pre>")
-    parts += [_html_table(table) for table in section.tables]
+    if section.tables:
+        tables = "\n".join(_html_table(table) for table in section.tables)
+        parts.append(f'<div class="tables">{tables}</div>')
     if section.pictures:
         pictures = "".join(_html_picture(picture) for picture in section.pictures)
         parts.append(f'<div class="pictures">{pictures}</div>')
@@ -124,12 +136,17 @@ def _html_section(number: int, section: Section) -> str:
 
 def _html_table(table: Table) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in table.header)
-    rows = "\n".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in table.rows)
+    rows = "\n".join(_html_row(row, is_ours=row[0].text == table.ours) for row in table.rows)
     caption = f"<caption>{html.escape(table.caption)}</caption>" if table.caption else ""
     return (
         f'<div class="wide"><table>{caption}<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{rows}\n</tbody></table></div>"
     )
+
+
+def _html_row(row: Sequence[Mark], *, is_ours: bool) -> str:
+    kind = ' class="ours"' if is_ours else ""
+    return f"<tr{kind}>{''.join(map(_html_cell, row))}</tr>"
 
 
 def _html_cell(mark: Mark) -> str:
@@ -148,24 +165,26 @@ def _html_picture(picture: Picture) -> str:
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1c2430; background: #fff; margin: 2rem auto;
-  max-width: 1280px; padding: 0 1.5rem; }
+  max-width: 1440px; padding: 0 1.5rem; }
 h1 { font-size: 1.7rem; margin: 0 0 .6rem; }
 h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; border-bottom: 1px solid #d5dbe3;
   padding-bottom: .3rem; }
 p { max-width: 52rem; margin: .5rem 0; }
 nav { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; }
 nav a, nav a:visited { color: #0b5cad; text-decoration: none; }
-pre { background: #f3f5f8; padding: .7rem .9rem; border-radius: 4px; overflow-x: auto; }
+pre { background: #f3f5f8; padding: .7rem .9rem; border-radius: 4px; white-space: pre-wrap;
+  overflow-wrap: anywhere; }
+.tables { display: flex; flex-wrap: wrap; gap: 0 3rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; margin: .8rem 0 1.4rem; font-variant-numeric: tabular-nums;
   white-space: nowrap; }
 caption { text-align: left; font-weight: 600; padding: .3rem 0; }
-th, td { padding: .28rem .7rem; text-align: right; }
+th, td { padding: .28rem .6rem; text-align: right; }
 th { border-bottom: 2px solid #8a97a8; font-weight: 600; vertical-align: bottom;
   white-space: normal; }
 td { border-bottom: 1px solid #e6eaef; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
-tbody tr:first-child td { background: #f2f8fd; }
+tr.ours td, tr.ours td:first-child { background: #eef6fc; }
 td small { color: #64707f; font-size: .82em; }
 td.best { font-weight: 700; }
 td.for { color: #00694d; font-weight: 700; }
