@@ -65,4 +65,4 @@ class CellPublisher:
     def _give_up(self, error: Exception) -> None:
         self._is_away = True
         text = " ".join(str(error).split())
-        self._say(f"MLflow: {text}; the comparison goes on, the same command publishes later")
+        self._say(f"the comparison goes on without MLflow: {text}")

@@ -6,6 +6,7 @@ Imports prefect only inside the command, after its settings stand.
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -104,6 +105,8 @@ def _compare(
 
 def _run(request: ComparisonRequest, workers: int | None, tracking_uri: str | None) -> Compared:
     typer.echo("starting Prefect ...", err=True)
+    # A cell that fails has its line among the others; its traceback is on its page.
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     with orchestrated():
         from flows._compared import FailedCellsError
         from flows.compare import compare

@@ -160,7 +160,8 @@ def _differences(comparison: Comparison) -> Section:
     text = (
         f"{OURS} minus each method on the same scenario and seed, in pairs; cells that one of both "
         "lacks are left out. Mean and standard deviation are over seeds, of the mean over a seed's "
-        "scenarios; the interval is the 95 % interval of the mean over seeds (Student's t)."
+        "scenarios; the interval is the 95 % interval of the mean over seeds (Student's t). Bold "
+        "are differences whose interval leaves zero out; nothing is corrected for their number."
     )
     tables = _difference_tables(comparison.rows, comparison.methods)
     if not tables:

@@ -27,6 +27,7 @@ from tasks.tracking.runs import (
 __all__ = ["publish_cell", "published_cells", "round_metrics_of"]
 
 _IDENTITY = "comparison"
+_LATER = "finished cells are kept, the same command publishes them later"
 _MAX_METRICS = 500
 """Of one call; MLflow takes 1000."""
 
@@ -41,7 +42,7 @@ def published_cells(tracking: Tracking, name: str) -> frozenset[str]:
     ConflictError
         If the experiment holds the rounds of a federation.
     """
-    with outages_in_one_line(tracking):
+    with outages_in_one_line(tracking, _LATER):
         return frozenset(key.rpartition("/")[2] for key in published_keys(_open(tracking, name)))
 
 
@@ -81,7 +82,7 @@ def publish_cell(tracking: Tracking, name: str, identity: str, result: CellResul
     figures = {figure: getattr(result.row, figure) for figure in FIGURES}
     known = {figure: float(value) for figure, value in figures.items() if value is not None}
     n_rounds = max(row.round_num for row in result.rounds)
-    with outages_in_one_line(tracking), open_run(_open(tracking, name), spec, tags) as run:
+    with outages_in_one_line(tracking, _LATER), open_run(_open(tracking, name), spec, tags) as run:
         run.log_params(
             {
                 "scenario": cell.scenario,

@@ -22,6 +22,8 @@ _OUTAGES = frozenset({"INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMI
 _MAX_LENGTH = 300
 """Of what MLflow says: it quotes whole pages and statements."""
 
+_LATER = "what is committed is safe, the next night or python -m flows.publish publishes it"
+
 _WAITS = {
     # Of one answer, or one piece of an upload. With two more tries a server that hangs costs a
     # night a minute and a half.
@@ -51,8 +53,14 @@ def is_outage(error: BaseException) -> bool:
 
 
 @contextmanager
-def outages_in_one_line(tracking: Tracking) -> Iterator[None]:
+def outages_in_one_line(tracking: Tracking, what_now: str = _LATER) -> Iterator[None]:
     """Turn the silence of a tracking server into one line.
+
+    Parameters
+    ----------
+    tracking : Tracking
+    what_now : str
+        What is safe, and what publishes it later.
 
     Raises
     ------
@@ -68,6 +76,5 @@ def outages_in_one_line(tracking: Tracking) -> Iterator[None]:
         text = " ".join(str(error).split())
         text = text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]} ..."
         raise TrackingAwayError(
-            f"MLflow at {tracking.uri} does not answer; what is committed is safe, the next night "
-            f"or python -m flows.publish publishes it ({text})"
+            f"MLflow at {tracking.uri} does not answer; {what_now} ({text})"
         ) from error
