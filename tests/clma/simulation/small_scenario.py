@@ -1,7 +1,8 @@
 """Scenarios of three plants and few windows, for comparisons; a file disturbs them.
 
 ``CLMA_TEST_DESK`` names the folder where they write down what is run, and look for the files
-``broken-SEED`` (the cell fails), ``dies-SEED`` (its process ends) and ``hangs-SEED``.
+``broken-SEED`` (the cell fails), ``bug-SEED`` (not as expected), ``dies-SEED`` (its process ends)
+and ``hangs-SEED``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ def three_plants(seed: int, data_dir: Path | None) -> Fleet:
         log.write(f"{seed}\n")
     if (desk / f"broken-{seed}").exists():
         raise InvalidConfigError(f"recording {seed} is unreadable")
+    if (desk / f"bug-{seed}").exists():
+        print("a line that is no reply")  # noqa: T201
+        raise IndexError("list index out of range")
     if (desk / f"dies-{seed}").exists():
         os._exit(3)
     while (desk / f"hangs-{seed}").exists():
@@ -34,3 +38,12 @@ def three_plants(seed: int, data_dir: Path | None) -> Fleet:
 def nothing(seed: int, data_dir: Path | None) -> str:
     """Return what is no fleet."""
     return "no fleet"
+
+
+def tell_threads(seed: int, data_dir: Path | None) -> Fleet:
+    """Fail with the most threads that any library would use."""
+    import torch
+    from threadpoolctl import threadpool_info
+
+    n_threads = max([torch.get_num_threads(), *(pool["num_threads"] for pool in threadpool_info())])
+    raise InvalidConfigError(f"threads: {n_threads}")
