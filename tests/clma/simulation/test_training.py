@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from clma.adapters.factory import load_factory  # noqa: E402
+from clma.adapters.torch import load_parameters, parameters_of  # noqa: E402
 from clma.errors import InvalidConfigError, ShapeMismatchError  # noqa: E402
 from clma.simulation import load_fleet  # noqa: E402
 from clma.simulation.scores import macro_f1  # noqa: E402
@@ -214,3 +216,23 @@ def test_no_windows_are_refused() -> None:
 def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(InvalidConfigError, match="wanted"):
         TrainingConfig(**settings)
+
+
+def test_training_is_that_of_torchs_own_optimiser_to_the_bit() -> None:
+    windows, labels = FLEET.training_windows("plant-01", 1)
+    config = TrainingConfig(local_epochs=2, clip_norm=0.5)
+    module = load_factory(FLEET.model.factory)(**dict(FLEET.model.arguments))
+    load_parameters(module, START)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.02, momentum=0.9)
+    order = np.random.default_rng(7)
+    x, y = torch.from_numpy(windows), torch.from_numpy(labels)
+    for _ in range(2):
+        for batch in torch.from_numpy(order.permutation(len(y))).split(config.batch_size):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(module(x[batch]), y[batch]).backward()
+            torch.nn.utils.clip_grad_norm_(module.parameters(), config.clip_norm)
+            optimizer.step()
+
+    trained = train(START, windows, labels, config, np.random.default_rng(7), model=FLEET.model)
+
+    assert _bytes(trained) == _bytes(parameters_of(module))
