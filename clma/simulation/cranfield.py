@@ -12,6 +12,7 @@ References
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,8 @@ BLOCK_ROWS = 60
 WINDOW = 30
 TEST_SHARE = 0.3
 N_PARTS = 10  # rounds that a recording is spread over
-_SPLIT = 3  # stream number of the split; see `clma.simulation.fleet`
+_SPLIT = 3  # stream numbers of the split and of who drifts; see `clma.simulation.fleet`
+_ROLES = 5
 
 Parts = Mapping[tuple[str, str], Sequence[Block]]
 """Blocks of each run and part of its time; a run that is not cut has the part ``base`` only."""
@@ -117,7 +119,8 @@ def cranfield_fleet(data: Path, shape: str, seed: int, *, name: str = "cranfield
         See `clma.simulation.schedule.build_schedule`. ``gradual`` is the recorded order, in ten
         parts of as many blocks, a round each; the others rotate labels.
     seed : int, >= 0
-        Splits the blocks, draws the windows and the initial model.
+        Splits the blocks, draws the windows, the initial model and, where labels rotate, which runs
+        do: no fault is always on the side that stays.
     name : str
 
     Notes
@@ -141,13 +144,10 @@ def cranfield_fleet(data: Path, shape: str, seed: int, *, name: str = "cranfield
     client_ids = tuple(sorted(runs))
     parts = _in_time(runs) if shape == "gradual" else {(c, BASE.condition): runs[c] for c in runs}
     replay = _split(parts, table.values[order], whole=shape == "gradual", seed=seed)
-    schedule = (
-        _recorded_schedule(client_ids, parts)
-        if shape == "gradual"
-        else build_schedule(
-            shape, client_ids, rotating_families("concept", shape, (), len(CLASSES))
-        )
-    )
+    if shape == "gradual":
+        schedule = _recorded_schedule(client_ids, parts)
+    else:
+        schedule = _scripted_schedule(client_ids, shape, seed)
     return Fleet(
         name,
         seed,
@@ -221,6 +221,13 @@ def _split(
 
 def _first(blocks: Sequence[Block], label: int, n: int) -> list[Block]:
     return [block for block in blocks if block.label == label][:n]
+
+
+def _scripted_schedule(client_ids: Sequence[str], shape: str, seed: int) -> Schedule:
+    order = np.random.default_rng([seed, _ROLES]).permutation(len(client_ids))
+    families = rotating_families("concept", shape, (), len(CLASSES))
+    drawn = build_schedule(shape, [client_ids[place] for place in order], families)
+    return dataclasses.replace(drawn, client_ids=tuple(client_ids))
 
 
 def _recorded_schedule(client_ids: Sequence[str], parts: Parts) -> Schedule:

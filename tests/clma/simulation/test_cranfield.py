@@ -94,11 +94,23 @@ def test_every_gradual_round_is_a_change(gradual: Fleet) -> None:
 
 
 def test_rotated_labels_leave_the_windows(stagger: Fleet) -> None:
-    client_id = stagger.drifted_clients[0]
-    (x, y), (x_after, y_after) = (stagger.test_windows(client_id, r) for r in (2, 10))
+    for client_id in stagger.drifted_clients:
+        (x, y), (x_after, y_after) = (stagger.test_windows(client_id, r) for r in (2, 10))
+        steps = int(stagger.concept(client_id, 10).removeprefix("labels"))
+        np.testing.assert_array_equal(x, x_after)
+        np.testing.assert_array_equal((y + steps) % 7, y_after)
 
-    np.testing.assert_array_equal(x, x_after)
-    np.testing.assert_array_equal((y + 3) % 7, y_after)
+
+def test_thirteen_runs_drift_in_two_families_of_mixed_faults(stagger: Fleet) -> None:
+    assert len(stagger.drifted_clients) == 13
+    assert {stagger.concept(c, 10) for c in stagger.client_ids} == {"base", "labels+3", "labels-3"}
+    assert stagger.client_ids == tuple(sorted(stagger.client_ids))
+
+
+def test_seed_decides_which_runs_stay(stagger: Fleet) -> None:
+    others = [cranfield_fleet(DATA, "stagger", seed).drifted_clients for seed in (0, 1)]
+
+    assert others[0] == stagger.drifted_clients != others[1]
 
 
 def test_whole_runs_are_drawn_in_halves(stagger: Fleet) -> None:
