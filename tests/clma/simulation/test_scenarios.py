@@ -137,3 +137,20 @@ def test_names_and_generated_scenarios_need_neither_torch_nor_pandas() -> None:
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def _documented() -> set[str]:
+    """Scenarios that the first table of docs/scenarios.md has."""
+    text = (Path(__file__).parents[3] / "docs" / "scenarios.md").read_text(encoding="utf-8")
+    table = text[text.index("| schedule |") :].split("\n\n")[0].splitlines()
+    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in table]
+    return {
+        f"{data}/{row[0]}"
+        for row in rows[2:]
+        for data, cell in zip(rows[0][2:], row[2:], strict=True)
+        if cell != "-"
+    }
+
+
+def test_documented_table_is_what_is_allowed() -> None:
+    assert _documented() == set(scenario_names())
