@@ -48,6 +48,7 @@ ROUNDS: pa.Schema = pa.schema(
         "f1": pa.float64(),
         "cohort": pa.string(),
         "flagged": pa.bool_(),
+        "accuracy": pa.float64(),
     }
 )
 """One row a cell, round and client."""
@@ -70,6 +71,7 @@ def rounds_bytes(results: Iterable[CellResult]) -> bytes:
             "f1": row.f1,
             "cohort": row.cohort,
             "flagged": row.flagged,
+            "accuracy": row.accuracy,
         }
         for result in results
         for row in result.rounds

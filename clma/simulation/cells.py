@@ -127,6 +127,8 @@ class RoundRow:
         After the round.
     flagged : bool or None
         Its drift flag; None where it reported none.
+    accuracy : float in [0, 1], or None
+        Of the same model on the same data.
     """
 
     round_num: int
@@ -135,6 +137,7 @@ class RoundRow:
     f1: float | None
     cohort: str | None
     flagged: bool | None
+    accuracy: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

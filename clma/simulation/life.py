@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from clma.config import FederationConfig, GivenCohorts, preset_config, requirements
 from clma.errors import InvalidConfigError
 from clma.ledger.federation import Federation
@@ -23,10 +21,11 @@ from clma.night import open_next_round
 from clma.parameters.tensor_file import serialize_tensors
 from clma.simulation.client import Participation, SimulatedClient, read_parameters, simulated_key
 from clma.simulation.fleet import Fleet
-from clma.simulation.scores import ClientScore, FleetScores, macro_f1, score_fleet
-from clma.simulation.training import TrainingConfig, predict
+from clma.simulation.judging import score_clients
+from clma.simulation.scores import ClientScore, FleetScores, score_fleet
+from clma.simulation.training import TrainingConfig
 
-__all__ = ["RoundView", "found_federation", "live", "score_client", "truth_schedule"]
+__all__ = ["RoundView", "found_federation", "live", "truth_schedule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,20 +181,6 @@ def live(
     )
 
 
-def score_client(
-    fleet: Fleet,
-    client_id: str,
-    round_num: int,
-    parameters: Mapping[str, NDArray[Any]],
-    flagged: bool | None,
-) -> ClientScore:
-    """Test a client's model on held-out data of the concept that holds there."""
-    windows, labels = fleet.test_windows(client_id, round_num)
-    predictions = predict(parameters, windows, model=fleet.model)
-    accuracy = float((predictions == labels).mean())
-    return ClientScore(round_num, client_id, macro_f1(labels, predictions), flagged, accuracy)
-
-
 def _view(fleet: Fleet, federation: Federation, round_num: int) -> RoundView:
     # As of the commit: when the next round opens, given cohorts may move on already.
     state = federation.state_at_commit(round_num)
@@ -208,14 +193,11 @@ def _view(fleet: Fleet, federation: Federation, round_num: int) -> RoundView:
         digest: read_parameters(federation.model_path(digest))
         for digest in {c.serving_digest for c in state.clients.values()}
     }
-    rows = []
-    for client_id in fleet.client_ids:
-        parameters = models[state.clients[client_id].serving_digest]
-        flag = flags.get(client_id)
-        rows.append(score_client(fleet, client_id, round_num, parameters, flag))
+    served = {client_id: client.serving_digest for client_id, client in state.clients.items()}
+    rows = score_clients(fleet, round_num, served, models, flags)
     return RoundView(
         round_num=round_num,
-        scores=tuple(rows),
+        scores=rows,
         flagged=tuple(row.client_id for row in rows if row.flagged),
         moves={
             c: (before[c].cohort_id, client.cohort_id)

@@ -14,6 +14,7 @@ import dataclasses
 import datetime as dt
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from clma.simulation.fleet import Fleet
 from clma.simulation.life import RoundView, found_federation, live
 from clma.simulation.scores import FleetScores
 
-__all__ = ["run_cell"]
+__all__ = ["cell_result", "run_cell"]
 
 _NAME = "comparison"
 
@@ -67,7 +68,14 @@ def run_cell(cell: Cell, data_dir: Path | None = None) -> CellResult:
             close=lambda _: _close(federation),
             watch=views.append,
         )
-    row = _row(cell, scores, round(time.monotonic() - started, 2))
+    return cell_result(cell, fleet, scores, views, time.monotonic() - started)
+
+
+def cell_result(
+    cell: Cell, fleet: Fleet, scores: FleetScores, views: Sequence[RoundView], seconds: float
+) -> CellResult:
+    """Put together what a fleet's life under a method came to."""
+    row = _row(cell, scores, round(seconds, 2))
     return CellResult(cell, row, tuple(r for view in views for r in _round_rows(fleet, view)))
 
 
@@ -91,6 +99,7 @@ def _round_rows(fleet: Fleet, view: RoundView) -> list[RoundRow]:
             f1=score.f1,
             cohort=view.cohorts.get(score.client_id),
             flagged=score.flagged,
+            accuracy=score.accuracy,
         )
         for score in view.scores
     ]

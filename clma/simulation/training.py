@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,7 +103,7 @@ def train(
         for batch in torch.split(order, config.batch_size):
             loss = torch.nn.functional.cross_entropy(module(x[batch]), y[batch])
             if watch_loss is not None:
-                watch_loss(float(loss), len(batch))
+                watch_loss(float(loss.detach()), len(batch))
             gradients = torch.autograd.grad(loss, learned)
             if sent:
                 _pull_back(gradients, learned, sent, proximal_mu)

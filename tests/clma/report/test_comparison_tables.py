@@ -54,6 +54,6 @@ def test_rounds_have_a_row_for_each_client_and_round() -> None:
 
     cell = {"scenario": "plant/stagger", "method": "clma", "seed": 3, "client_id": "p1"}
     assert rows == [
-        {**cell, "round": 1, "f1": 0.5, "cohort": "c0", "flagged": True},
-        {**cell, "round": 2, "f1": None, "cohort": None, "flagged": None},
+        {**cell, "round": 1, "f1": 0.5, "cohort": "c0", "flagged": True, "accuracy": None},
+        {**cell, "round": 2, "f1": None, "cohort": None, "flagged": None, "accuracy": None},
     ]
