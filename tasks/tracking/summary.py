@@ -69,7 +69,8 @@ def round_metrics(decision: RoundDecision) -> dict[str, float]:
     dict of name to number
         ``accepted``, ``rejected``, ``late``, ``missing`` are submissions; ``drifted`` clients
         raised the flag, ``quarantined`` ones were taken out of their cohort this round, of which
-        ``created``, ``recalled``, ``kept`` and ``held`` say where they went; ``n_cohorts`` train.
+        ``created``, ``recalled``, ``kept`` and ``held`` say where they went; ``outliers`` pointed
+        against their cohort and did not vote; ``n_cohorts`` train.
         ``mean_loss`` is there only where losses are shared.
     """
     verdicts = Counter(row.verdict for row in decision.updates)
@@ -79,6 +80,7 @@ def round_metrics(decision: RoundDecision) -> dict[str, float]:
     metrics["drifted"] = sum(row.drift_flag for row in decision.drift)
     metrics["quarantined"] = len(decision.cohorting)
     metrics |= {name: decisions[name] for name in ("created", "recalled", "kept", "held")}
+    metrics["outliers"] = len(_outliers(decision.drift))
     metrics["n_cohorts"] = len(active)
     for row in active:
         metrics[f"cohort_{row.cohort_id}/n_members"] = row.n_members
@@ -139,6 +141,7 @@ def round_note(federation: str, decision: RoundDecision, prefect_url: str | None
         "",
         *_moves(decision.assignments),
         *_refusals(decision),
+        *_held_out(decision.drift),
         "| cohort | members | updates | model | gate |",
         "| --- | ---: | ---: | --- | --- |",
     ]
@@ -180,6 +183,16 @@ def _refusals(decision: RoundDecision) -> list[str]:
             reasons.setdefault(row.reason or "no reason given", []).append(row.client_id)
     lines = [f"- {_listed(c)} rejected: {_plain(r)}" for r, c in sorted(reasons.items())]
     return [*lines, ""] if lines else []
+
+
+def _outliers(drift: Iterable[DriftRow]) -> list[str]:
+    return [row.client_id for row in drift if row.server_check == "outlier"]
+
+
+def _held_out(drift: Iterable[DriftRow]) -> list[str]:
+    outliers = _outliers(drift)
+    line = f"- {_listed(outliers)} held out of the models: against the others of the cohort"
+    return [line, ""] if outliers else []
 
 
 def _cohort_line(row: CohortRow) -> str:

@@ -18,6 +18,7 @@ TASKS = (
     night.seal_round,
     night.check_quorum,
     night.quarantine_clients,
+    night.check_voters,
     night.sweep_updates,
     night.average_everybody,
     night.form_groups,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from clma.config import preset_config
@@ -94,6 +95,16 @@ def test_the_note_tells_who_moved_and_who_was_refused() -> None:
     assert r"p2 rejected: NON\_FINITE" in note
     assert "[Prefect run](http://prefect/1)" in note
     assert "c2" not in note
+
+
+def test_the_note_tells_who_was_held_out() -> None:
+    quiet = decision()
+    rows = (dataclasses.replace(quiet.drift[0], server_check="outlier"), quiet.drift[1])
+    night = dataclasses.replace(quiet, drift=rows)
+
+    assert "- p0 held out of the models" in round_note("pumps", night)
+    assert "held out" not in round_note("pumps", quiet)
+    assert [round_metrics(n)["outliers"] for n in (night, quiet)] == [1, 0]
 
 
 def test_text_from_outside_is_no_markdown() -> None:
