@@ -100,8 +100,12 @@ def test_page_of_reasons_is_the_closed_list() -> None:
 
 def test_page_of_aggregation_rules_is_the_closed_list() -> None:
     page = (ROOT / "docs" / "aggregation.md").read_text(encoding="utf-8")
-    methods = AggregationConfig.model_fields["method"].annotation
-    assert re.findall(r"^\| `(\w+)` \|", page, re.M) == list(get_args(methods))
+    rules, optimizers = (
+        re.findall(r"^\| `(\w+)` \|", part, re.M) for part in page.split("## Server optimisers")
+    )
+    fields = AggregationConfig.model_fields
+    assert rules == list(get_args(fields["method"].annotation))
+    assert optimizers == list(get_args(fields["server_optimizer"].annotation))
 
 
 @pytest.mark.parametrize(
