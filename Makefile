@@ -11,7 +11,7 @@ export DO_NOT_TRACK = 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help env demo test lint ui killtest chaostest faulttest fuzz audit bench bench-peer \
-  bench-overhead bench-pronto clean
+  bench-overhead bench-pronto compare clean
 
 help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-peer    the grouping step against fed-clma on the same arrays (SIZE=10x545290)"
 	@echo "make bench-overhead what a night costs beside the mathematics (CLIENTS=10,10000 or HISTORY=365)"
 	@echo "make bench-pronto  recorded plant data, four methods side by side (DATA=FILE SEEDS=200:203)"
+	@echo "make compare       methods side by side (SCENARIOS=plant/stagger METHODS=clma,fedavg SEEDS=0:2)"
 	@echo "make killtest      nights killed at every step and at random times (POINTS=all KILLS=40 SEED=1)"
 	@echo "make faulttest     every call of a day and a night on a disk that fails, every fault"
 	@echo "make chaostest     servers killed, hanging and locked in the middle of nights; half an hour"
@@ -92,6 +93,14 @@ DATA ?= ../shared/data/pronto/pronto_process_1hz.parquet
 SEEDS ?= 200:203
 bench-pronto: $(STAMP)
 	@$(BIN)/python benchmarks/pronto.py --data $(DATA) --seeds $(SEEDS)
+
+SCENARIOS ?= plant/stagger
+METHODS ?= clma,fedavg,local
+compare: SEEDS = 0:2
+compare: $(STAMP)
+	@$(BIN)/python -m flows.compare --scenarios "$(SCENARIOS)" --methods "$(METHODS)" \
+	  --seeds "$(SEEDS)" --out "$(or $(OUT),build/comparison)" \
+	  $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") $(if $(ROUNDS),--rounds $(ROUNDS))
 
 SEED ?= 1
 POINTS ?= all
