@@ -23,6 +23,7 @@ from prefect import flow
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from clma import __version__
+from clma.config import requirements
 from clma.ledger.lease import hold_lease
 from clma.ledger.store import Store
 from clma.report.comparison_page import Comparison
@@ -96,7 +97,8 @@ def compare(
                     failed[cell] = " ".join(str(outcome).split()) or type(outcome).__name__
         ordered = tuple(results[cell] for cell in request.cells if cell in results)
         made_at = f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC"
-        comparison = Comparison(ordered, failed, request.command, __version__, made_at)
+        requires = {method: requirements(method) for method in request.methods}
+        comparison = Comparison(ordered, failed, request.command, __version__, made_at, requires)
         write_comparison(comparison, out)
     compared = Compared(
         comparison.rows,

@@ -15,8 +15,9 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from clma.config import GivenCohorts, preset_config
+from clma.config import GivenCohorts, preset_config, requirements
 from clma.errors import InvalidConfigError
 from clma.simulation.cell_scenario import check_scenario
 from clma.simulation.cells import Cell
@@ -119,6 +120,10 @@ def _spelled_out(parts: Sequence[str]) -> Iterable[int]:
 
 
 def _check_method(method: str, settings: tuple[str, ...]) -> None:
-    given = [GivenCohorts(from_round=1, labels={}).model_dump()]
-    truth = {"cohorting": {"method": "given", "schedule": given}} if method == "oracle" else {}
-    preset_config("comparison", method, overrides=settings, **truth)
+    # As a simulated federation is founded: it shares what its method needs, and knows the truth.
+    share = {"weights", "flag", "examples", *requirements(method)}
+    more: dict[str, Any] = {"privacy": {"share": sorted(share)}}
+    if method == "oracle":
+        schedule = [GivenCohorts(from_round=1, labels={}).model_dump()]
+        more["cohorting"] = {"method": "given", "schedule": schedule}
+    preset_config("comparison", method, overrides=settings, **more)

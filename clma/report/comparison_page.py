@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -41,6 +41,8 @@ _FIGURES: Mapping[str, tuple[str, str]] = {
 }
 
 _DIGITS = {"n_cohorts": 1, "bytes_up": 1, "bytes_down": 1, "seconds": 1}
+_OF_FLAGS = frozenset({"detector_recall", "false_alarm_rate"})
+_ALWAYS_SENT = frozenset({"weights", "examples"})
 _LANDMARKS = (OURS, "fedavg", "local", "oracle")
 _MAX_CURVES = 8
 """Of one picture, the number of colours that stay apart."""
@@ -64,8 +66,8 @@ class Comparison:
         Of the library.
     made_at : str
         Date and time, for people.
-    needs : mapping of method to tuple of str
-        What its clients send beyond weights, example count and flag.
+    requires : mapping of method to set of str
+        What its clients have to share, as ``privacy.share`` names it; empty where it is not known.
     """
 
     results: tuple[CellResult, ...]
@@ -73,7 +75,7 @@ class Comparison:
     command: str
     version: str
     made_at: str
-    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    requires: Mapping[str, Set[str]] = field(default_factory=dict)
 
     @property
     def rows(self) -> tuple[CellRow, ...]:
@@ -111,8 +113,8 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
     if comparison.rows:
         sections.append(_differences(comparison))
         sections += [_scenario(comparison, name) for name in comparison.scenarios]
-    if comparison.needs:
-        sections.append(_needs(comparison))
+    if comparison.requires:
+        sections.append(_requires(comparison))
     if comparison.failed:
         sections.append(_failed(comparison))
     return sections
@@ -139,7 +141,7 @@ def _overall(comparison: Comparison) -> Section:
         "Mean over scenarios for each seed, then over seeds. Methods are only comparable here "
         "where they have the same number of cells."
     )
-    table = _figures_table(comparison.rows, comparison.methods)
+    table = _figures_table(comparison, comparison.rows)
     return Section("All scenarios", (text,), tables=(table,))
 
 
@@ -151,7 +153,7 @@ def _scenario(comparison: Comparison, name: str) -> Section:
     differences = _difference_tables(rows, comparison.methods) if several else ()
     return Section(
         name,
-        tables=(_figures_table(rows, comparison.methods), *differences),
+        tables=(_figures_table(comparison, rows), *differences),
         pictures=tuple(p for p in pictures if p is not None),
     )
 
@@ -177,10 +179,14 @@ def _differences(comparison: Comparison) -> Section:
     return Section("Paired differences", (text,), tables=tables, pictures=pictures)
 
 
-def _figures_table(rows: Sequence[CellRow], methods: Sequence[str]) -> Table:
-    by_method = {m: [row for row in rows if row.method == m] for m in methods}
+def _figures_table(comparison: Comparison, rows: Sequence[CellRow]) -> Table:
+    by_method = {m: [row for row in rows if row.method == m] for m in comparison.methods}
     n_cells = max(len(picked) for picked in by_method.values())
-    columns = [_column(by_method, figure) for figure in _FIGURES]
+    flagless = {m for m, requires in comparison.requires.items() if "flag" not in requires}
+    columns = [
+        _column({m: () if f in _OF_FLAGS and m in flagless else r for m, r in by_method.items()}, f)
+        for f in _FIGURES
+    ]
     columns.append([Mark(f"{len(picked)}/{n_cells}") for picked in by_method.values()])
     headings = tuple(heading for heading, _ in _FIGURES.values())
     lines = zip([Mark(m) for m in by_method], *columns, strict=True)
@@ -269,12 +275,16 @@ def _best_known(series: Mapping[str, dict[int, float]]) -> dict[str, dict[int, f
     return {method: curve for method, curve in series.items() if method in shown}
 
 
-def _needs(comparison: Comparison) -> Section:
+def _requires(comparison: Comparison) -> Section:
     rows = tuple(
-        (Mark(method), Mark(", ".join(comparison.needs.get(method, ())) or "nothing"))
-        for method in comparison.methods
+        (Mark(m), Mark(", ".join(sorted(comparison.requires[m] - _ALWAYS_SENT)) or "nothing"))
+        for m in comparison.methods
+        if m in comparison.requires
     )
-    text = "What leaves a client beside weights, number of examples and drift flag."
+    text = (
+        "What a method needs to leave a client beside weights and number of examples. Where that "
+        "is no drift flag, flags lead nowhere and are not counted."
+    )
     return Section("What clients send", (text,), tables=(Table(("method", "also sends"), rows),))
 
 

@@ -69,9 +69,20 @@ def test_a_comparison_of_which_nothing_is_left_names_what_failed() -> None:
     assert titles(made) == ["How it was made", "Failed cells"]
 
 
+REQUIRES = {"clma": {"weights", "examples", "flag"}, "fedavg": {"weights", "examples"}}
+
+
 def test_what_methods_send_is_told_where_it_is_known() -> None:
-    made = dataclasses.replace(comparison(*BOTH), needs={"fedavg": ("loss",)})
-    assert lines(comparison_sections(made)[-1]) == [("clma", "nothing"), ("fedavg", "loss")]
+    made = dataclasses.replace(comparison(*BOTH), requires=REQUIRES)
+    assert lines(comparison_sections(made)[-1]) == [("clma", "flag"), ("fedavg", "nothing")]
+
+
+def test_flags_of_a_method_that_does_not_follow_them_are_not_counted() -> None:
+    made = dataclasses.replace(comparison(*BOTH), requires=REQUIRES)
+    table = comparison_sections(made)[-2].tables[0]
+    column = table.header.index("false alarms")
+
+    assert [line[column].text for line in table.rows] == ["0.250 ± 0.000", "-"]
 
 
 def test_a_cell_that_is_there_twice_is_refused() -> None:
