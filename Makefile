@@ -11,7 +11,7 @@ export DO_NOT_TRACK = 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help env demo test lint ui killtest chaostest faulttest fuzz audit bench bench-peer \
-  bench-overhead bench-pronto compare clean
+  bench-overhead bench-peer-life bench-cifar10 bench-pronto compare clean
 
 help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
@@ -21,6 +21,8 @@ help:
 	@echo "make bench-peer    the grouping step against fed-clma on the same arrays (SIZE=10x545290)"
 	@echo "make bench-overhead what a night costs beside the mathematics (CLIENTS=10,10000 or HISTORY=365)"
 	@echo "make bench-pronto  recorded plant data, four methods side by side (DATA=FILE SEEDS=200:203)"
+	@echo "make bench-peer-life whole lives under fed-clma and under our methods (SCENARIOS= METHODS= SEEDS=)"
+	@echo "make bench-cifar10 the same on CIFAR-10, drift repeated and staggered (SHORT=1: one short run)"
 	@echo "make compare       methods side by side (SCENARIOS=plant/stagger METHODS=clma,fedavg SEEDS=0:2)"
 	@echo "make killtest      nights killed at every step and at random times (POINTS=all KILLS=40 SEED=1)"
 	@echo "make faulttest     every call of a day and a night on a disk that fails, every fault"
@@ -88,6 +90,24 @@ CLIENTS ?= 10,100,1000,10000
 bench-overhead: $(STAMP)
 	@$(BIN)/python benchmarks/overhead.py \
 	  $(if $(HISTORY),--history $(HISTORY),--clients $(CLIENTS))
+
+# Whole lives under the other package and under our methods, on the same clients.
+DATA_DIR ?= ../shared/data
+PEER_LIFE = $(BIN)/python -m benchmarks.peer_life --data-dir $(DATA_DIR) --peer-python $(PEER)/bin/python
+bench-peer-life: SCENARIOS = digits/stagger,digits/repeat
+bench-peer-life: METHODS = clma,clma-package,fedavg,local,oracle
+bench-peer-life: SEEDS = 100:103
+bench-peer-life: OUT = build/peer-life
+bench-peer-life: $(STAMP) $(PEER)/.installed
+	@$(PEER_LIFE) --scenarios $(SCENARIOS) --methods $(METHODS) --seeds $(SEEDS) --out $(OUT)
+
+# CIFAR-10 as the other package's authors describe it. SHORT=1: a quarter of the images, one seed.
+bench-cifar10: IMAGES = $(if $(SHORT),cifar10-short,cifar10)
+bench-cifar10: SEEDS = $(if $(SHORT),100:101,100:103)
+bench-cifar10: OUT = build/$(IMAGES)
+bench-cifar10: $(STAMP) $(PEER)/.installed
+	@$(PEER_LIFE) --scenarios $(IMAGES)/stagger,$(IMAGES)/repeat --methods clma,fedavg,local,oracle \
+	  --seeds $(SEEDS) --out $(OUT)
 
 DATA ?= ../shared/data/pronto/pronto_process_1hz.parquet
 SEEDS ?= 200:203

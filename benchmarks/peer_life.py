@@ -12,14 +12,19 @@ those of a comparison, and the last lines are accuracies.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime as dt
 import json
+import multiprocessing
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -30,6 +35,7 @@ from numpy.typing import NDArray
 from benchmarks.sides import ONE_THREAD, BenchmarkError
 from clma import __version__
 from clma.errors import ClmaError
+from clma.parameters.tensor_file import serialize_tensors
 from clma.report.comparison_page import Comparison
 from clma.simulation.cell_scenario import load_cell_fleet
 from clma.simulation.cells import Cell, CellResult
@@ -155,6 +161,9 @@ def run_peer_cell(cell: Cell, python: Path, data_dir: Path | None) -> CellResult
         finally:
             peer.close()
     scores = score_fleet(fleet, [row for v in views for row in v.scores], views[-1].cohorts)
+    n_sent = len(fleet.client_ids) * len(views)
+    n_bytes = n_sent * len(serialize_tensors(fleet.initial_parameters()))
+    scores = dataclasses.replace(scores, bytes_up=n_bytes, bytes_down=n_bytes)
     return cell_result(cell, fleet, scores, views, time.monotonic() - started)
 
 
@@ -197,6 +206,22 @@ def _round_with_peer(fleet: Fleet, peer: PeerFederation, round_num: int) -> Row:
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
+
+
+def _result(cell: Cell, kept: KeptCells, peer_python: Path) -> CellResult | str:
+    """Return a finished cell, or run it; a failure comes back as one line."""
+    known = kept.load(cell)
+    if known is not None:
+        return known
+    try:
+        if cell.method == PEER:
+            result = run_peer_cell(cell, peer_python, kept.data_dir)
+        else:
+            result = run_cell(cell, kept.data_dir)
+    except (BenchmarkError, ClmaError) as error:
+        return str(error)
+    kept.save(result)
+    return result
 
 
 def accuracies(results: Sequence[CellResult]) -> list[str]:
@@ -259,6 +284,9 @@ def main(
     seeds: Annotated[str, typer.Option("--seeds", help="FIRST:END, END excluded.")] = "100:103",
     data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Recorded data.")] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", help="Default: the scenario's.")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="Cells at once; default: cores.")
+    ] = None,
     peer_python: Annotated[
         Path, typer.Option("--peer-python", help="Of the environment that has the package.")
     ] = Path(".venv-peer/bin/python"),
@@ -271,21 +299,19 @@ def main(
         for seed in _seeds(seeds)
         for method in (PEER, *methods.split(","))
     ]
+    run = partial(_result, kept=kept, peer_python=peer_python)
     results: list[CellResult] = []
-    for number, cell in enumerate(cells, start=1):
-        result = kept.load(cell)
-        if result is None:
-            try:
-                peer = cell.method == PEER
-                result = (
-                    run_peer_cell(cell, peer_python, data_dir) if peer else run_cell(cell, data_dir)
-                )
-            except (BenchmarkError, ClmaError) as error:
-                print(f"bench-peer-life: {cell.shown} failed, {error}", file=sys.stderr)
-                raise typer.Exit(1) from None
-            kept.save(result)
-        results.append(result)
-        print(f"{number}/{len(cells)} {cell.shown}: {result.row.seconds:.0f} s", file=sys.stderr)
+    os.environ |= ONE_THREAD  # a cell a core
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers or os.cpu_count(), mp_context=context) as pool:
+        for cell, result in zip(cells, pool.map(run, cells), strict=True):
+            if isinstance(result, str):
+                pool.shutdown(cancel_futures=True)
+                print(f"bench-peer-life: {cell.shown} failed, {result}", file=sys.stderr)
+                raise typer.Exit(1)
+            results.append(result)
+            seconds = f"{result.row.seconds:.0f} s"
+            print(f"{len(results)}/{len(cells)} {cell.shown}: {seconds}", file=sys.stderr)
     ordered = tuple(sorted(results, key=lambda r: (r.cell.scenario, r.cell.method != PEER)))
     made_at = f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC"
     command = f"make bench-peer-life SCENARIOS={scenarios} METHODS={methods} SEEDS={seeds}"

@@ -15,7 +15,7 @@ from clma.adapters.factory import load_factory
 from clma.errors import InvalidConfigError
 from clma.ledger.store import file_digest
 from clma.simulation.fleet import Fleet
-from clma.simulation.scenarios import load_scenario, scenario_names
+from clma.simulation.scenarios import load_scenario, recorded_folder, scenario_names
 
 __all__ = ["check_scenario", "data_digest", "load_cell_fleet"]
 
@@ -61,9 +61,8 @@ def load_cell_fleet(name: str, seed: int, data_dir: Path | None) -> Fleet:
 def data_digest(name: str, data_dir: Path | None) -> str:
     """Return a SHA-256 over what a scenario is recorded in; empty if it reads nothing.
 
-    Of a scenario that comes with the library these are the folders of `data_dir` whose names begin
-    like it does, ``gas_drift`` for ``gas/same``. Of one of the user's own it is the whole folder,
-    and the file that the factory is written in.
+    Of a scenario that comes with the library that is its folder in `data_dir`. Of one of the user's
+    own it is the whole folder, and the file that the factory is written in.
     """
     files = _own_files(name, data_dir) if ":" in name else _recorded_files(name, data_dir)
     if not files:
@@ -75,11 +74,8 @@ def data_digest(name: str, data_dir: Path | None) -> str:
 
 
 def _recorded_files(name: str, data_dir: Path | None) -> list[Path]:
-    data = name.partition("/")[0]
-    if data_dir is None or not data_dir.is_dir():
-        return []
-    folders = [f for f in data_dir.iterdir() if f.is_dir() and f.name.startswith(data)]
-    return [path for folder in folders for path in _files_below(folder)]
+    folder = recorded_folder(name)
+    return [] if data_dir is None or folder is None else _files_below(data_dir / folder)
 
 
 def _own_files(name: str, data_dir: Path | None) -> list[Path]:

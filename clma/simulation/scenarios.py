@@ -34,7 +34,7 @@ from clma.simulation.gas import gas_fleet
 from clma.simulation.pronto import pronto_fleet
 from clma.simulation.recipes import plant_fleet
 
-__all__ = ["SCHEDULES", "load_scenario", "scenario_names"]
+__all__ = ["SCHEDULES", "load_scenario", "recorded_folder", "scenario_names"]
 
 DIRICHLET = 0.5
 
@@ -79,6 +79,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     # Sensors age by themselves; what can be chosen is when each site does.
     "gas": ("stagger", "same", "skew"),
     "cifar10": tuple(SCHEDULES),
+    "cifar10-short": tuple(SCHEDULES),
 }
 """Schedules that each data set allows."""
 
@@ -120,7 +121,8 @@ def load_scenario(
         Folder of the recorded data, one folder a data set: ``pronto``, ``cranfield2015``,
         ``gas_drift``, ``cifar10``. `plant` and `digits` need none. Nothing is written there.
     n_images : int or None
-        Training images of all clients together, for a short `cifar10`; None: 20,000.
+        Training images of all clients together, for `cifar10`; None: 20,000, and a quarter of that
+        for `cifar10-short`.
     cache_dir : Path or None
         Folder that keeps decoded `cifar10` images between processes; not within `data_dir`.
 
@@ -133,7 +135,7 @@ def load_scenario(
     data, schedule = _parse(name)
     if seed < 0:
         raise InvalidConfigError(f"got seed {seed}, wanted seed >= 0")
-    if n_images is not None and data != "cifar10":
+    if n_images is not None and data not in _N_IMAGES:
         raise InvalidConfigError(f"scenario {name!r} takes no number of images, cifar10 does")
     folder = Path()
     if data in _FOLDERS:
@@ -149,10 +151,14 @@ def load_scenario(
             raise InvalidConfigError(
                 f"cache folder {cache_dir} lies within the data {data_dir}, wanted another place"
             )
-    request = _Request(
-        name, schedule, seed, folder, N_IMAGES if n_images is None else n_images, cache_dir
-    )
+    n_images = _N_IMAGES.get(data, 0) if n_images is None else n_images
+    request = _Request(name, schedule, seed, folder, n_images, cache_dir)
     return _BUILDERS[data](request)
+
+
+def recorded_folder(name: str) -> str | None:
+    """Return the name of the folder that a scenario's recorded data lie in, None if it has none."""
+    return _FOLDERS.get(name.partition("/")[0])
 
 
 def _parse(name: str) -> tuple[str, ScenarioSchedule]:
@@ -215,7 +221,9 @@ _FOLDERS = {
     "cranfield": "cranfield2015",
     "gas": "gas_drift",
     "cifar10": "cifar10",
+    "cifar10-short": "cifar10",
 }
+_N_IMAGES = {"cifar10": N_IMAGES, "cifar10-short": N_IMAGES // 4}
 _BUILDERS: Mapping[str, Callable[[_Request], Fleet]] = {
     "plant": _plant,
     "digits": _digits,
@@ -223,4 +231,5 @@ _BUILDERS: Mapping[str, Callable[[_Request], Fleet]] = {
     "cranfield": _cranfield,
     "gas": _gas,
     "cifar10": _cifar10,
+    "cifar10-short": _cifar10,
 }
