@@ -367,7 +367,8 @@ def _explain(error: ValidationError) -> str:
     place = ".".join(str(part) for part in first["loc"]) or "configuration"
     got = "" if first["type"] in {"missing", "value_error"} else f", got {first['input']!r}"
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{place}: {first['msg']}{got}{more}"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}{got}{more}"
 
 
 def _validated(values: Mapping[str, Any]) -> FederationConfig:

@@ -20,7 +20,6 @@ from clma.cli.options import (
 )
 from clma.client.pull import PulledModel, models_of_choice, pull
 from clma.client.submit import SubmitReceipt, submit
-from clma.errors import InvalidUpdateError
 from clma.ledger.federation import Federation
 from clma.ledger.keys import check_client_id, printable
 from clma.updates.signing import create_key, fingerprint
@@ -180,7 +179,7 @@ def client_register(
 def _model_of(cohort_id: str, models: Mapping[str, str]) -> str:
     if cohort_id not in models:
         known = ", ".join(models) or "none: its method leaves no choice"
-        raise InvalidUpdateError(
+        raise typer.BadParameter(
             f"cohort {printable(cohort_id)!r} is no choice of this client, wanted one of {known}"
         )
     return models[cohort_id]
@@ -193,7 +192,7 @@ def _losses_by_model(text: str | None, models: Mapping[str, str]) -> dict[str, f
         try:
             losses[_model_of(cohort_id, models)] = float(value)
         except ValueError:
-            raise InvalidUpdateError(
+            raise typer.BadParameter(
                 f"--losses: {printable(part)!r}, wanted COHORT=NUMBER, several with commas between"
             ) from None
     return losses

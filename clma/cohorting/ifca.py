@@ -56,7 +56,7 @@ def start_apart(
     for number in range(1, config.cohorting.n_models):
         digest = save_model(shuffled_model(base, [config.seed, number], open_tensors))
         cohorts[f"c{number}"] = Cohort(f"c{number}", None, 0, digest)
-    return dataclasses.replace(state, cohorts=cohorts)
+    return dataclasses.replace(state, cohorts=cohorts).rested()
 
 
 def shuffled_model(

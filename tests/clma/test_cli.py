@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from clma import __version__
 from clma.cli import app, main
+from clma.ledger.federation import Federation
 from clma.updates.signing import create_key
 from tests.clma.ledger.fleet import model, written
 
@@ -38,9 +40,9 @@ class Shell:
     def json(self, *words: str, wanted: int = 0) -> dict[str, Any]:
         return dict(json.loads(self.run(*words, "--json", wanted=wanted)))
 
-    def init(self) -> dict[str, Any]:
+    def init(self, *words: str) -> dict[str, Any]:
         model_file, plants = self.folder / "base.safetensors", self.folder / "plants.txt"
-        return self.json("init", "--model", str(model_file), "--clients", str(plants))
+        return self.json("init", "--model", str(model_file), "--clients", str(plants), *words)
 
     def send(self, *words: str, wanted: int = 0) -> dict[str, Any]:
         path = written(self.folder / "trained.safetensors", model(0.5))
@@ -304,3 +306,34 @@ def test_the_version_is_shown(capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out == f"clma {__version__}\n"
+
+
+def test_plant_chooses_a_model_and_says_so(shell: Shell, tmp_path: Path) -> None:
+    share = 'privacy.share=["weights","flag","examples","choice","loss_vector"]'
+    shell.init("--preset", "ifca", "--set", share)
+    shell.json("client", "pull", "--client", "plant-a", "--out", str(tmp_path / "m.safetensors"))
+
+    shell.send("--trained-from", "c2", "--losses", "c2=0.1")
+
+    opened = Federation.open(tmp_path / "store")
+    (sent,) = opened.seal_round(now=dt.datetime.now(dt.UTC), force=True).updates
+    assert sent.base_digest == opened.state().cohorts["c2"].model_digest
+    assert sent.losses == {sent.base_digest: 0.1}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--trained-from", "c9", "no choice of this client"),
+        ("--losses", "c0=0.1", "no choice of this client"),
+    ],
+)
+def test_choice_where_there_is_none_is_wrong_usage(
+    shell: Shell, option: str, value: str, said: str
+) -> None:
+    shell.init()
+
+    with pytest.raises(json.JSONDecodeError):
+        shell.send(option, value, wanted=2)
+
+    assert said in " ".join(shell.err.split())
