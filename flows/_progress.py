@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ class DemoScreen:
         self._last: RoundView | None = None
         self._since = time.monotonic()
 
-    def start(self, store: Path) -> None:
-        """Say what is about to happen."""
+    def start(self, store: Path, share: Sequence[str]) -> None:
+        """Say what is about to happen, and what these plants share that others need not."""
         n = len(self._fleet.client_ids)
         n_drifted = len(self._fleet.drifted_clients)
         self._progress.print(
@@ -43,8 +43,10 @@ class DemoScreen:
             f"(recipe {self._fleet.name}); store {store}",
             soft_wrap=True,
         )
+        extra = [item for item in share if item not in {"weights", "flag", "examples"}]
         self._progress.print(
-            "these plants share their loss beside weights, flag and example count: it is simulated"
+            f"these plants share {', '.join(extra)} beside weights, flag and example count: "
+            "they are simulated"
         )
         self._progress.print("starting Prefect ...")
 

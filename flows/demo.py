@@ -231,7 +231,7 @@ def _main(
         places = DemoPlaces(root, federation or _free_name(root))
         made = found_or_reopen(places, request, fleet)
         screen = DemoScreen(fleet, places.federation)
-        screen.start(places.store)
+        screen.start(places.store, made.config.privacy.share)
         try:
             with (
                 orchestrated(places.prefect_home, port=PREFECT_PORT),
