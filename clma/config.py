@@ -119,6 +119,8 @@ class CohortingConfig(_Section):
     distance: Literal["exact", "sketch"] = "exact"
     """`exact`: inner products of whole updates; `sketch`: of short random projections, for units of
     many hundreds of clients, whose time then no longer grows with the square of their number."""
+    metric: Literal["cosine", "madd"] = "cosine"
+    """`cosine` method: angles between updates, or mean absolute differences of them (MADD)."""
     sketch_features: Annotated[int, Field(ge=64, le=4096, multiple_of=64)] = 256
     """`sketch`: numbers per client; a cosine is off by about one over their square root."""
     max_groups: Annotated[int, Field(ge=1)] = 6

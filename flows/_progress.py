@@ -46,7 +46,8 @@ class DemoScreen:
         extra = [item for item in share if item not in {"weights", "flag", "examples"}]
         self._progress.print(
             f"these plants share {', '.join(extra)} beside weights, flag and example count: "
-            "they are simulated"
+            "they are simulated",
+            soft_wrap=True,
         )
         self._progress.print("starting Prefect ...")
 
