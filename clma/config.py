@@ -100,11 +100,13 @@ class CohortingConfig(_Section):
         "feddrift",
         "feddrift_eager",
         "cfl",
+        "pacfl",
+        "fecfl",
     ] = "cosine"
     """`cosine`: directions of updates; `signed_ks`: Algorithm 3; `single`: one cohort, flags are
     ignored (FedAvg); `singletons`: one cohort per drifted client; `given`: `schedule` decides;
-    `local`: one cohort per client from the start. `ifca`, `feddrift`, `feddrift_eager` and `cfl`
-    are the methods of those names."""
+    `local`: one cohort per client from the start. `ifca`, `feddrift`, `feddrift_eager`, `cfl`,
+    `pacfl` and `fecfl` are the methods of those names."""
     selector: Literal["default", "all", "last_layers", "name_filter"] = "default"
     include: tuple[str, ...] = ()
     """`name_filter`: glob patterns of tensor names to use; empty means all."""
@@ -163,6 +165,18 @@ class CohortingConfig(_Section):
     """`cfl`: and its longest update is longer than this share of it (epsilon 2)."""
     min_separation: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """`cfl`: smallest gap between the halves of a split (gamma max); 0 does not ask."""
+    n_directions: Annotated[int, Field(ge=1, le=64)] = 3
+    """`pacfl`: p, main directions that a client sends of each class, and terms of `sum`."""
+    proximity: Literal["sum", "smallest", "reference"] = "sum"
+    """`pacfl`: which of the principal angles between two clients' data count; `reference` is the
+    shortcut of the published code."""
+    max_angle_deg: Annotated[float, Field(ge=0)] = 0.0
+    """`pacfl`: beta, largest mean proximity of groups that become one, in degrees; 0: as many
+    groups as stand apart by silhouette."""
+    max_feature_distance: Annotated[float, Field(ge=0, le=2)] = 0.0
+    """`fecfl`: alpha, largest cosine distance of mean features, between groups that become one, and
+    between a client's data now and when it was placed; 0: at first as many groups as stand apart by
+    silhouette, and then alpha is how far apart the parts of those groups were."""
     schedule: tuple[GivenCohorts, ...] = ()
     """`given`: from which round on which client belongs to which label."""
 
@@ -352,6 +366,8 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "feddrift-eager": _baseline("feddrift_eager", drift=_FEDDRIFT_DRIFT),
     "ifca": _baseline("ifca"),
     "cfl": _baseline("cfl"),
+    "pacfl": _baseline("pacfl"),
+    "fecfl": _baseline("fecfl"),
     "local": _baseline("local"),
     "flash": _baseline("single", aggregation={**_PLAIN, "server_optimizer": "flash"}),
     "adaptive-fedavg": _baseline(

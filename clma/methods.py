@@ -39,6 +39,11 @@ class MethodTraits:
     follows_flags: bool = True
     offers_all: bool = False
 
+    @property
+    def needs_signature(self) -> bool:
+        """Clients are placed by signatures of their data, before the round."""
+        return "signature" in self.requires
+
 
 METHODS: Mapping[str, MethodTraits] = {
     "cosine": MethodTraits(),
@@ -48,6 +53,8 @@ METHODS: Mapping[str, MethodTraits] = {
     "given": MethodTraits(_AVERAGED, follows_flags=False),
     "local": MethodTraits(_AVERAGED, follows_flags=False),
     "cfl": MethodTraits(_AVERAGED, follows_flags=False),
+    "pacfl": MethodTraits(_AVERAGED | {"signature"}, follows_flags=False),
+    "fecfl": MethodTraits(_AVERAGED | {"signature"}, follows_flags=False),
     "ifca": MethodTraits(_AVERAGED | {"choice"}, follows_flags=False, offers_all=True),
     "feddrift": MethodTraits(_FLAGGED | {"loss_vector"}, offers_all=True),
     "feddrift_eager": MethodTraits(_FLAGGED | {"loss_vector"}, offers_all=True),

@@ -20,20 +20,33 @@ from __future__ import annotations
 
 import datetime as dt
 
-from clma.cohorting.opening import opening_moves
+from clma.cohorting.opening import check_source, opening_moves
 from clma.errors import RoundHeldError
 from clma.ledger.federation import Federation
 from clma.records import FederationState
 from clma.round import RoundOutcome, run_round
+from clma.signatures.signature import SignatureSource
 
 __all__ = ["close_round", "open_next_round"]
 
 
-def open_next_round(federation: Federation, *, now: dt.datetime) -> FederationState:
+def open_next_round(
+    federation: Federation, *, now: dt.datetime, signature_of: SignatureSource | None = None
+) -> FederationState:
     """Open the next round, with what the configured method changes then.
+
+    Parameters
+    ----------
+    federation : Federation
+    now : datetime
+        With a zone.
+    signature_of : callable, optional
+        For methods that place clients by signatures of their data.
 
     Raises
     ------
+    InvalidConfigError
+        If the method needs signatures and there are none.
     RoundStateError
         If the newest round is sealed and not decided.
     """
@@ -44,11 +57,18 @@ def open_next_round(federation: Federation, *, now: dt.datetime) -> FederationSt
         state.round_num + 1,
         open_tensors=federation.open_tensors,
         save_model=federation.add_model,
+        signature_of=signature_of,
     )
     return federation.open_round(now=now, moves=moves)
 
 
-def close_round(federation: Federation, *, now: dt.datetime, force: bool = False) -> RoundOutcome:
+def close_round(
+    federation: Federation,
+    *,
+    now: dt.datetime,
+    force: bool = False,
+    signature_of: SignatureSource | None = None,
+) -> RoundOutcome:
     """Seal the open round, decide it, commit the decision and open the next round.
 
     Parameters
@@ -58,14 +78,19 @@ def close_round(federation: Federation, *, now: dt.datetime, force: bool = False
         With a zone.
     force : bool
         Close before the deadline.
+    signature_of : callable, optional
+        As for `open_next_round`.
 
     Raises
     ------
+    InvalidConfigError
+        If the method needs signatures and there are none; nothing is sealed then.
     RoundStateError
         If no round is due.
     RoundHeldError
         If too few clients took part: the round is recorded as held, the next one is open.
     """
+    check_source(federation.config, signature_of)
     sealed = federation.seal_round(now=now, force=force)
     state = federation.state_at_seal(sealed.round_num)
     try:
@@ -78,8 +103,8 @@ def close_round(federation: Federation, *, now: dt.datetime, force: bool = False
         )
     except RoundHeldError as error:
         federation.hold_round(str(error), now=now)
-        open_next_round(federation, now=now)
+        open_next_round(federation, now=now, signature_of=signature_of)
         raise
     federation.commit_round(outcome.decision, outcome.state, now=now)
-    open_next_round(federation, now=now)
+    open_next_round(federation, now=now, signature_of=signature_of)
     return outcome

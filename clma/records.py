@@ -136,6 +136,9 @@ class Cohort:
         SHA-256 of what the server's optimiser remembers of the cohort, stored like a model.
     learning_rate_factor : float in (0, 1]
         What the members multiply their learning rate by in the next round.
+    alike_within : float
+        Largest distance at which clients' data counted as alike when it was founded, where the
+        method measures that (FECFL).
     """
 
     cohort_id: str
@@ -148,6 +151,7 @@ class Cohort:
     largest_mean_norm: float = 0.0
     optimizer_digest: str | None = None
     learning_rate_factor: float = 1.0
+    alike_within: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +179,8 @@ class ClientState:
     unconfirmed : bool
         No update of it was accepted since the move: it is still asked whether its origin's model
         is bad on its data.
+    signature_round : int or None
+        Round of whose data the signature is that it was placed by, where the method asks for one.
     """
 
     client_id: str
@@ -187,6 +193,7 @@ class ClientState:
     moved_round: int | None = None
     origin_cohort: str | None = None
     unconfirmed: bool = False
+    signature_round: int | None = None
 
     def way_home(self) -> str | None:
         """Return the cohort that it goes back to if that cohort's model is not bad after all.

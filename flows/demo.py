@@ -20,7 +20,8 @@ from typing import Annotated, Any
 
 import typer
 
-from clma.errors import ConflictError
+from clma.config import requirements
+from clma.errors import ConflictError, InvalidConfigError
 from clma.ledger.federation import Federation
 from clma.simulation.fleet import Fleet
 from clma.simulation.life import RoundView, found_federation, live
@@ -148,6 +149,11 @@ def found_or_reopen(places: DemoPlaces, request: DemoRequest, fleet: Fleet) -> F
                 "give another --out or --federation"
             )
         return Federation.open(places.store, places.federation)
+    if "signature" in requirements(request.preset):
+        raise InvalidConfigError(
+            f"preset {request.preset!r} needs signatures of the clients' data, the nightly flow "
+            "has none; it runs on simulated fleets in one process only"
+        )
     federation = found_federation(
         fleet,
         places.store,

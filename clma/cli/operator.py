@@ -21,7 +21,7 @@ from clma.cli.options import (
     show,
     time_text,
 )
-from clma.cohorting.opening import opening_moves
+from clma.cohorting.opening import check_source, opening_moves
 from clma.config import (
     FederationConfig,
     changed_settings,
@@ -122,6 +122,8 @@ def configure(
     opened = Federation.open(store, federation)
     before = opened.config
     after = override_config(_wanted_config(opened, source, apply), settings or [])
+    if after.cohorting.method != before.cohorting.method:
+        check_source(after, None)
     changed = changed_settings(before, after)
     if not dry_run:
         opened.configure(after)
@@ -147,9 +149,11 @@ def _wanted_config(opened: Federation, source: Path | None, apply: bool) -> Fede
 
 def _config(federation: str, preset: str, settings: Sequence[str]) -> FederationConfig:
     try:
-        return preset_config(federation, preset, overrides=settings)
+        config = preset_config(federation, preset, overrides=settings)
+        check_source(config, None)
     except InvalidConfigError as error:
         raise typer.BadParameter(str(error)) from None
+    return config
 
 
 def _found(

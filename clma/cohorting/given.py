@@ -77,7 +77,11 @@ def moves_apart(state: FederationState, round_num: int) -> FederationState:
 
 
 def move_clients(
-    state: FederationState, targets: Mapping[str, str], round_num: int
+    state: FederationState,
+    targets: Mapping[str, str],
+    round_num: int,
+    *,
+    start_from: str | None = None,
 ) -> FederationState:
     """Return the state with clients in the cohorts they are given, forgotten ones left alone.
 
@@ -86,10 +90,12 @@ def move_clients(
     state : FederationState
         Not modified.
     targets : mapping of client id to cohort id
-        Of those who may move; a cohort that is not there yet starts from the model of the one that
-        its smallest member comes from.
+        Of those who may move.
     round_num : int >= 1
         The round about to open.
+    start_from : str, optional
+        Cohort whose model a new one starts from; default: the one that its smallest member comes
+        from.
     """
     cohorts = dict(state.cohorts)
     clients = dict(state.clients)
@@ -97,7 +103,7 @@ def move_clients(
         if client.status is ClientStatus.FORGOTTEN or client_id not in targets:
             continue
         target = targets[client_id]
-        parent = cohorts[client.cohort_id]
+        parent = cohorts[start_from or client.cohort_id]
         if target not in cohorts:
             cohorts[target] = Cohort(
                 cohort_id=target,

@@ -53,6 +53,8 @@ METHODS: Mapping[str, Method] = {
     "single": Method(),
     "given": Method(),
     "local": Method(),
+    "pacfl": Method(),
+    "fecfl": Method(),
     "ifca": Method(triage=triage_by_choice),
     "feddrift": Method(group_one_each, triage_by_loss),
     "feddrift_eager": Method(group_together, triage_by_loss_eagerly),

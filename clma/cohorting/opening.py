@@ -1,16 +1,21 @@
-"""What a method changes when a round opens: known cohorts, one cohort each, k models apart."""
+"""What a method changes when a round opens: known cohorts, k models apart, cohorts of like data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from clma.cohorting.fecfl import place_by_features
 from clma.cohorting.given import given_moves, moves_apart
 from clma.cohorting.ifca import start_apart
+from clma.cohorting.pacfl import place_by_angles
 from clma.config import FederationConfig
+from clma.errors import InvalidConfigError
+from clma.methods import METHODS
 from clma.parameters.tensor_file import TensorFile
 from clma.records import ArtifactRef, FederationState
+from clma.signatures.signature import SignatureSource
 
-__all__ = ["opening_moves"]
+__all__ = ["check_source", "opening_moves"]
 
 
 def opening_moves(
@@ -20,6 +25,7 @@ def opening_moves(
     *,
     open_tensors: Callable[[ArtifactRef], TensorFile],
     save_model: Callable[[bytes], str],
+    signature_of: SignatureSource | None = None,
 ) -> FederationState:
     """Return the state with what the configured method changes when a round opens.
 
@@ -32,15 +38,39 @@ def opening_moves(
         The round about to open.
     open_tensors, save_model : callable
         Read and store models.
+    signature_of : callable, optional
+        For methods that place clients by signatures of their data.
 
     Raises
     ------
     InvalidConfigError
-        If a schedule of given cohorts leaves out a registered client.
+        If a schedule of given cohorts leaves out a registered client, or the method needs
+        signatures and there are none.
+    InvalidUpdateError, ShapeMismatchError
+        If signatures do not compare.
     """
     method = config.cohorting.method
     if method == "local":
         return moves_apart(state, round_num)
     if method == "ifca":
         return start_apart(state, config, round_num, open_tensors, save_model)
+    check_source(config, signature_of)
+    if signature_of is not None and METHODS[method].needs_signature:
+        place = place_by_angles if method == "pacfl" else place_by_features
+        return place(state, config, round_num, signature_of)
     return given_moves(state, config, round_num)
+
+
+def check_source(config: FederationConfig, signature_of: SignatureSource | None) -> None:
+    """Refuse a method that needs signatures where there are none.
+
+    Raises
+    ------
+    InvalidConfigError
+        If the method places clients by signatures and `signature_of` is None.
+    """
+    if METHODS[config.cohorting.method].needs_signature and signature_of is None:
+        raise InvalidConfigError(
+            f"cohorting.method {config.cohorting.method!r} needs signatures of the clients' data, "
+            "plants cannot send them yet; it runs on simulated fleets in one process only"
+        )

@@ -88,6 +88,29 @@ def _killed(*_: object, **__: object) -> None:
     raise RuntimeError("killed")
 
 
+SIGNED_DATA = ["--set", 'privacy.share=["weights","examples","flag","signature"]']
+
+
+@pytest.mark.parametrize("preset", ["pacfl", "fecfl"])
+def test_init_refuses_a_method_that_plants_have_no_signatures_for(
+    shell: Shell, preset: str
+) -> None:
+    model_file = str(shell.folder / "base.safetensors")
+
+    shell.run("init", "--model", model_file, "--preset", preset, *SIGNED_DATA, wanted=2)
+
+    assert f"cohorting.method '{preset}' needs signatures" in " ".join(shell.err.split())
+    assert not (shell.folder / "store" / "ledger").exists()
+
+
+def test_configure_refuses_it_as_well(shell: Shell) -> None:
+    shell.init()
+
+    shell.run("configure", "--set", "cohorting.method=pacfl", *SIGNED_DATA, wanted=1)
+
+    assert "plants cannot send them yet" in shell.err
+
+
 def test_init_warns_of_a_disk_that_is_too_small(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,8 @@ ASKS_FOR_MORE = {
     "ifca": "choice",
     "feddrift": "loss_vector",
     "feddrift-eager": "loss_vector",
+    "pacfl": "signature",
+    "fecfl": "signature",
 }
 
 

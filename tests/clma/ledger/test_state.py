@@ -37,6 +37,7 @@ clients = st.builds(
     serving_since=rounds,
     moved_round=st.none() | rounds,
     origin_cohort=st.none() | cohort_ids,
+    signature_round=st.none() | rounds,
 )
 cohorts = st.builds(
     Cohort,
@@ -49,6 +50,7 @@ cohorts = st.builds(
     origin_digest=st.none() | digests,
     optimizer_digest=st.none() | digests,
     learning_rate_factor=st.floats(1e-6, 1.0),
+    alike_within=st.floats(0, 2),
 )
 states = st.builds(
     FederationState,
