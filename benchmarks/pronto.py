@@ -11,7 +11,6 @@ and not run again.
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import json
 import statistics
 import sys
@@ -24,8 +23,7 @@ from typing import Annotated, Any
 import typer
 
 from clma.errors import ClmaError
-from clma.night import close_round
-from clma.simulation.life import found_federation, live
+from clma.simulation.life import closing, found_federation, live
 from clma.simulation.recipes import load_fleet
 
 METHODS = ("clma", "clma-literal", "fedavg", "oracle")
@@ -58,9 +56,7 @@ def run_cell(data: Path, recipe: str, method: str, seed: int) -> Row:
             federation,
             folder / "plants",
             n_rounds=N_ROUNDS,
-            close=lambda _: (
-                close_round(federation, now=dt.datetime.now(dt.UTC), force=True) and None
-            ),
+            close=closing(fleet, federation),
         )
     return {
         "scenario": recipe,

@@ -17,15 +17,16 @@ from clma.config import FederationConfig, GivenCohorts, preset_config, requireme
 from clma.errors import InvalidConfigError
 from clma.ledger.federation import Federation
 from clma.methods import METHODS
-from clma.night import open_next_round
+from clma.night import close_round, open_next_round
 from clma.parameters.tensor_file import serialize_tensors
 from clma.simulation.client import Participation, SimulatedClient, read_parameters, simulated_key
 from clma.simulation.fleet import Fleet
 from clma.simulation.judging import score_clients
 from clma.simulation.scores import ClientScore, FleetScores, score_fleet
+from clma.simulation.signatures import fleet_signatures, sent_signature_bytes
 from clma.simulation.training import TrainingConfig
 
-__all__ = ["RoundView", "found_federation", "live", "truth_schedule"]
+__all__ = ["RoundView", "closing", "found_federation", "live", "truth_schedule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,29 @@ def found_federation(
     base.write_bytes(serialize_tensors(fleet.initial_parameters()))
     public_keys = {c: simulated_key(fleet, c).public for c in fleet.client_ids}
     federation = Federation.create(url, config, base, fleet.client_ids, public_keys=public_keys)
-    open_next_round(federation, now=dt.datetime.now(dt.UTC))
+    open_next_round(
+        federation,
+        now=dt.datetime.now(dt.UTC),
+        signature_of=fleet_signatures(fleet, federation.config),
+    )
     return federation
+
+
+def closing(fleet: Fleet, federation: Federation) -> Callable[[int], None]:
+    """Return what closes a round in this process and opens the next one, for `live`.
+
+    Parameters
+    ----------
+    fleet : Fleet
+        Its clients sign their data where the method asks for it.
+    federation : Federation
+    """
+    signature_of = fleet_signatures(fleet, federation.config)
+
+    def close(_round_num: int) -> None:
+        close_round(federation, now=dt.datetime.now(dt.UTC), force=True, signature_of=signature_of)
+
+    return close
 
 
 def _configure(
@@ -151,7 +173,7 @@ def live(
     n_rounds : int
         Last round to run.
     close : callable
-        Closes the round of the given number and opens the next one.
+        Closes the round of the given number and opens the next one, for example `closing`.
     watch : callable, optional
         Is shown every round as soon as it is closed.
     training : TrainingConfig, optional
@@ -176,7 +198,8 @@ def live(
         return scores  # what went over the wire in rounds lived through before is not known
     return dataclasses.replace(
         scores,
-        bytes_up=sum(part.bytes_up for part in parts),
+        bytes_up=sum(part.bytes_up for part in parts)
+        + sent_signature_bytes(fleet, federation, n_rounds),
         bytes_down=sum(part.bytes_down for part in parts),
     )
 

@@ -1,0 +1,73 @@
+"""Signatures of a simulated fleet: each client's own, of the data it trains on in a round.
+
+Examples
+--------
+>>> from clma.config import preset_config
+>>> from clma.simulation.recipes import load_fleet
+>>> share = ["weights", "examples", "signature"]
+>>> config = preset_config("example", "pacfl", privacy={"share": share})
+>>> signature_of = fleet_signatures(load_fleet(None, "plant", seed=0), config)
+>>> signature_of("plant-01", 1).arrays["directions"].shape
+(510, 15)
+"""
+
+from __future__ import annotations
+
+import functools
+
+from clma.config import FederationConfig
+from clma.ledger.federation import Federation
+from clma.methods import METHODS
+from clma.signatures.fecfl import sign_by_mean_feature
+from clma.signatures.pacfl import sign_by_directions
+from clma.signatures.signature import Signature, SignatureSource
+from clma.simulation.fleet import Fleet
+
+__all__ = ["fleet_signatures", "sent_signature_bytes"]
+
+
+def fleet_signatures(fleet: Fleet, config: FederationConfig) -> SignatureSource | None:
+    """Return where the configured method gets a fleet's signatures from; None if it needs none.
+
+    Parameters
+    ----------
+    fleet : Fleet
+    config : FederationConfig
+
+    Returns
+    -------
+    callable or None
+        Computes each signature once. A client computes its own on the windows that it trains on in
+        that round, which it has before the round opens.
+    """
+    if not METHODS[config.cohorting.method].needs_signature:
+        return None
+    if config.cohorting.method == "fecfl":
+        # Loads torch, which the other signatures do without.
+        from clma.simulation.features import initial_extractor
+
+        extract = initial_extractor(fleet)
+
+        def sign(client_id: str, round_num: int) -> Signature:
+            windows, _ = fleet.training_windows(client_id, round_num)
+            return sign_by_mean_feature(windows, extract, encoder=fleet.model.factory)
+    else:
+
+        def sign(client_id: str, round_num: int) -> Signature:
+            windows, labels = fleet.training_windows(client_id, round_num)
+            return sign_by_directions(windows, labels, n_directions=config.cohorting.n_directions)
+
+    return functools.cache(sign)
+
+
+def sent_signature_bytes(fleet: Fleet, federation: Federation, n_rounds: int) -> int:
+    """Return the bytes of all signatures that placed a client before rounds 1 to `n_rounds`."""
+    signature_of = fleet_signatures(fleet, federation.config)
+    if signature_of is None:
+        return 0
+    return sum(
+        signature_of(client_id, round_num).size_bytes
+        for round_num in range(1, n_rounds + 1)
+        for client_id, client in federation.state_at_seal(round_num).clients.items()
+        if client.signature_round == round_num
+    )
