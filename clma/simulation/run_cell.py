@@ -11,19 +11,16 @@ Examples
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clma.ledger.federation import Federation
-from clma.night import close_round
 from clma.simulation.cell_scenario import load_cell_fleet
 from clma.simulation.cells import FIGURES, Cell, CellResult, CellRow, RoundRow
 from clma.simulation.fleet import Fleet
-from clma.simulation.life import RoundView, found_federation, live
+from clma.simulation.life import RoundView, closing, found_federation, live
 from clma.simulation.scores import FleetScores
 
 __all__ = ["cell_result", "run_cell"]
@@ -65,7 +62,7 @@ def run_cell(cell: Cell, data_dir: Path | None = None) -> CellResult:
             federation,
             folder / "plants",
             n_rounds=n_rounds,
-            close=lambda _: _close(federation),
+            close=closing(fleet, federation),
             watch=views.append,
         )
     return cell_result(cell, fleet, scores, views, time.monotonic() - started)
@@ -77,10 +74,6 @@ def cell_result(
     """Put together what a fleet's life under a method came to."""
     row = _row(cell, scores, round(seconds, 2))
     return CellResult(cell, row, tuple(r for view in views for r in _round_rows(fleet, view)))
-
-
-def _close(federation: Federation) -> None:
-    close_round(federation, now=dt.datetime.now(dt.UTC), force=True)
 
 
 def _row(cell: Cell, scores: FleetScores, seconds: float) -> CellRow:
