@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,7 @@ import pytest
 
 from clma.config import PRESETS
 from clma.ledger.federation import Federation
-from clma.night import close_round
-from clma.simulation.life import found_federation, live
+from clma.simulation.life import closing, found_federation, live
 from clma.simulation.recipes import load_fleet
 from clma.simulation.scores import FleetScores
 
@@ -32,10 +30,7 @@ def lived(
         n_rounds=n_rounds,
         overrides=overrides,
     )
-
-    def close(_: int) -> None:
-        close_round(federation, now=dt.datetime.now(dt.UTC), force=True)
-
+    close = closing(fleet, federation)
     return federation, live(fleet, federation, folder / "plants", n_rounds=n_rounds, close=close)
 
 

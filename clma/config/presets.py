@@ -1,0 +1,114 @@
+"""Named sets of settings: our method, CLMA as listed, and every method of the literature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clma.config.sections import CohortingConfig
+from clma.errors import InvalidConfigError
+from clma.methods import METHODS
+
+__all__ = ["PRESETS", "preset_settings", "requirements"]
+
+_PRODUCT = {"outlier_check": True}
+_PLAIN = {"method": "weighted_mean", "outlier_check": False}
+"""Of the literature: nobody's update is shortened or held out."""
+
+_LITERAL_DRIFT = {
+    "detector": "loss_threshold",
+    "loss_point": "after",
+    "gamma": 0.1,
+    "confirm": False,
+}
+
+# The drift test of FedDrift, on the loss of the best model a client was sent; delta is 0.5 for a
+# cross-entropy in nats.
+_FEDDRIFT_DRIFT = {
+    "detector": "loss_threshold",
+    "loss_point": "before",
+    "gamma": 0.5,
+    "confirm": False,
+}
+
+
+def _baseline(method: str, **sections: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return a method of the literature: plain means, no recall, no way home."""
+    return {
+        "aggregation": _PLAIN,
+        "drift": {"confirm": False},
+        "cohorting": {"method": method, "recall": False},
+        **sections,
+    }
+
+
+PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "clma": {"aggregation": _PRODUCT},
+    "clma-sketch": {"cohorting": {"distance": "sketch"}, "aggregation": _PRODUCT},
+    "clma-literal": {
+        "aggregation": _PLAIN,
+        "drift": _LITERAL_DRIFT,
+        "cohorting": {
+            "method": "signed_ks",
+            "selector": "all",
+            "reference": "consensus",
+            "center": False,
+            "clusterer": "fixed_kmeans",
+            "fixed_k": 2,
+            "recall": False,
+        },
+    },
+    "clma-package": {
+        "aggregation": _PLAIN,
+        "drift": _LITERAL_DRIFT,
+        "cohorting": {
+            "method": "signed_ks",
+            "selector": "default",
+            "reference": "consensus",
+            "center": True,
+            "clusterer": "silhouette_kmeans",
+            "max_groups": 10,
+            "recall": False,
+        },
+    },
+    "fedavg": _baseline("single"),
+    "fedprox": _baseline("single", client={"proximal_mu": 0.01}),
+    "feddrift": _baseline("feddrift", drift=_FEDDRIFT_DRIFT),
+    "feddrift-eager": _baseline("feddrift_eager", drift=_FEDDRIFT_DRIFT),
+    "ifca": _baseline("ifca"),
+    "cfl": _baseline("cfl"),
+    "pacfl": _baseline("pacfl"),
+    "fecfl": _baseline("fecfl"),
+    "local": _baseline("local"),
+    "flash": _baseline("single", aggregation={**_PLAIN, "server_optimizer": "flash"}),
+    "adaptive-fedavg": _baseline(
+        "single", aggregation={**_PLAIN, "server_optimizer": "adaptive_fedavg"}
+    ),
+    "singletons": {
+        "aggregation": _PLAIN,
+        "cohorting": {"method": "singletons", "recall": False},
+    },
+}
+
+
+def requirements(preset: str) -> frozenset[str]:
+    """Return what ``privacy.share`` has to name for a preset's method.
+
+    Raises
+    ------
+    InvalidConfigError
+        If the preset is unknown.
+    """
+    section = preset_settings(preset).get("cohorting", {})
+    return METHODS[section.get("method", CohortingConfig().method)].requires
+
+
+def preset_settings(preset: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the settings of a preset or of ``oracle``; InvalidConfigError if there is none."""
+    if preset == "oracle":
+        return _baseline("given")
+    if preset not in PRESETS:
+        raise InvalidConfigError(
+            f"preset {preset!r} is unknown, wanted one of {', '.join(sorted([*PRESETS, 'oracle']))}"
+        )
+    return PRESETS[preset]
