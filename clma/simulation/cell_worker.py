@@ -19,13 +19,18 @@ from clma.simulation.cells import Cell, parse_cell, render_result
 
 __all__ = ["serve"]
 
+_WARM_UP = Cell("plant/stationary", "fedavg", 0, n_rounds=1)
+"""Libraries are loaded at their first use; whichever method came first would seem slow."""
+
 
 def serve(requests: BinaryIO, replies: BinaryIO, data_dir: Path | None) -> None:
     """Answer every line of `requests` with one line of `replies`, until there is none.
 
     A line of a reply is a result, or an object with ``error`` (one line) and ``details``.
     """
-    for line in requests:
+    for number, line in enumerate(requests):
+        if number == 0:
+            _answer(_WARM_UP, None)
         replies.write(_answer(parse_cell(line), data_dir) + b"\n")
         replies.flush()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import tempfile
 import time
 from pathlib import Path
 
@@ -47,3 +48,8 @@ def tell_threads(seed: int, data_dir: Path | None) -> Fleet:
 
     n_threads = max([torch.get_num_threads(), *(pool["num_threads"] for pool in threadpool_info())])
     raise InvalidConfigError(f"threads: {n_threads}")
+
+
+def tell_temporary(seed: int, data_dir: Path | None) -> Fleet:
+    """Fail with the folder where temporary files go."""
+    raise InvalidConfigError(f"temporary: {tempfile.gettempdir()}")

@@ -23,6 +23,8 @@ OWN = "tests.clma.simulation.small_scenario"
 def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CellWorkers]:
     monkeypatch.setenv("CLMA_TEST_DESK", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    # Python looks once and remembers.
+    monkeypatch.setattr("tempfile.tempdir", None)
     with CellWorkers(1, tmp_path / "workers.log") as made:
         yield made
 
@@ -70,9 +72,29 @@ def test_stopping_ends_the_cell_that_runs_and_removes_its_folder(
 
     with pytest.raises(CellFailedError, match="stopped before it was run"):
         workers.run(small(1))
-    assert not list(tmp_path.glob("clma-cell-*"))
+    assert not list(tmp_path.glob("clma-*"))
 
 
 def test_the_mathematics_of_a_worker_has_one_thread(workers: CellWorkers) -> None:
     with pytest.raises(CellFailedError, match="threads: 1"):
         workers.run(Cell(f"{OWN}:tell_threads", "fedavg", 0))
+
+
+def test_federations_live_in_memory_where_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr("clma.simulation.cell_workers.MEMORY_DISK", tmp_path)
+    for room, is_used in ((0, True), (1 << 60, False)):
+        monkeypatch.setattr("clma.simulation.cell_workers._ROOM_BYTES", room)
+        with CellWorkers(1, tmp_path / "workers.log"):
+            assert bool(list(tmp_path.glob("clma-compare-*"))) is is_used
+    assert not list(tmp_path.glob("clma-compare-*"))
+
+
+def test_a_temporary_folder_that_the_user_names_is_used(
+    workers: CellWorkers, tmp_path: Path
+) -> None:
+    assert list(tmp_path.glob("clma-compare-*"))
+    with pytest.raises(CellFailedError, match=f"temporary: {tmp_path}/clma-compare-"):
+        workers.run(Cell(f"{OWN}:tell_temporary", "fedavg", 0))
