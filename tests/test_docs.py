@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from clma.client import submit
@@ -17,14 +18,17 @@ from clma.config import AggregationConfig
 from clma.ledger.federation import Federation
 from clma.parameters.tensor_file import TensorFile, serialize_tensors
 from clma.records import Phase
+from clma.report.comparison_tables import RESULTS
+from clma.simulation.cells import Cell
+from clma.simulation.run_cell import run_cell
 from clma.updates.reasons import EXPLANATIONS
 
 ROOT = Path(__file__).parents[1]
 
 
-def block(name: str) -> str:
-    """Return the code between the README's marks of a name."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def block(name: str, page: str = "README.md") -> str:
+    """Return the code between a page's marks of a name."""
+    text = (ROOT / page).read_text(encoding="utf-8")
     marked = re.search(rf"<!-- {name}:begin -->\n```\w+\n(.*?)```\n<!-- {name}:end -->", text, re.S)
     assert marked is not None, name
     return marked[1]
@@ -92,6 +96,25 @@ def test_the_servers_lines_run_a_night(desk: Path, prefect_api: str) -> None:
     assert federation.state().round_num == 2
 
 
+@pytest.mark.slow
+def test_the_scenario_of_ones_own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_fleet.py").write_text(block("own", "docs/comparing.md"))
+    monkeypatch.syspath_prepend(tmp_path)
+    _record_pumps(tmp_path / "pumps.parquet")
+
+    result = run_cell(Cell("my_fleet:high_load", "clma", 0, n_rounds=1), tmp_path)
+
+    assert len(result.rounds) == 10
+    assert 0 < (result.row.final_drifted_f1 or 0) <= 1
+
+
+def test_columns_of_a_comparison_are_the_tables() -> None:
+    page = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
+    lines = page.partition("Columns of `results.parquet`")[2].partition("The summary's")[0]
+    named = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.+?) \|", lines, re.M)))
+    assert ["scenario", "method", "seed", *named] == RESULTS.names
+
+
 def test_page_of_reasons_is_the_closed_list() -> None:
     page = (ROOT / "docs" / "reasons.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", page, re.M))
@@ -115,6 +138,23 @@ def test_links_and_pictures_lead_somewhere(page: str) -> None:
     path = ROOT / page if page == "README.md" else ROOT / "docs" / page
     for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
         assert (path.parent / target).exists(), target
+
+
+def _record_pumps(path: Path) -> None:
+    """Write twenty blocks of each condition and class."""
+    rng = np.random.default_rng(0)
+    n_rows = 20 * 60
+    frame = pd.DataFrame(
+        [
+            (day, second, condition, fault)
+            for day, condition in enumerate(("normal-load", "high-load"))
+            for second, fault in enumerate(np.repeat(("normal", "fouling", "leak"), n_rows))
+        ],
+        columns=["day", "second", "set_point", "fault"],
+    )
+    for variable in ("flow", "pressure", "temperature"):
+        frame[variable] = rng.standard_normal(len(frame))
+    frame.to_parquet(path)
 
 
 def _send_one(federation: Federation, folder: Path) -> None:
