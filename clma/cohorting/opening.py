@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clma.cohorting.fecfl import place_by_features
 from clma.cohorting.given import given_moves, moves_apart
 from clma.cohorting.ifca import start_apart
-from clma.cohorting.pacfl import place_by_angles
 from clma.config import FederationConfig
 from clma.errors import InvalidConfigError
 from clma.methods import METHODS
@@ -56,9 +54,24 @@ def opening_moves(
         return start_apart(state, config, round_num, open_tensors, save_model)
     check_source(config, signature_of)
     if signature_of is not None and METHODS[method].needs_signature:
-        place = place_by_angles if method == "pacfl" else place_by_features
-        return place(state, config, round_num, signature_of)
+        return _place(state, config, round_num, signature_of)
     return given_moves(state, config, round_num)
+
+
+def _place(
+    state: FederationState,
+    config: FederationConfig,
+    round_num: int,
+    signature_of: SignatureSource,
+) -> FederationState:
+    # SciPy comes with these, and `clma init` opens rounds where only the base install is.
+    if config.cohorting.method == "pacfl":
+        from clma.cohorting.pacfl import place_by_angles
+
+        return place_by_angles(state, config, round_num, signature_of)
+    from clma.cohorting.fecfl import place_by_features
+
+    return place_by_features(state, config, round_num, signature_of)
 
 
 def check_source(config: FederationConfig, signature_of: SignatureSource | None) -> None:

@@ -99,6 +99,12 @@ def test_clients_that_shift_alike_found_one_cohort() -> None:
     assert placed(state) == {**FIRST, "p1": "c3", "p2": "c4", "p5": "c3"}
 
 
+def test_nobody_is_compared_with_what_another_one_left_behind() -> None:
+    """p1 arrives where p4 to p6 were before they shifted in the same round."""
+    state = live(at({"p1": 44.0, **dict.fromkeys(("p4", "p5", "p6"), 90.0)}), 3)
+    assert placed(state) == {**FIRST, "p1": "c3", **dict.fromkeys(("p4", "p5", "p6"), "c4")}
+
+
 def test_all_may_shift_at_once() -> None:
     state = live(at(dict.fromkeys(CLIENTS, 90.0)), 3)
     assert set(placed(state).values()) == {"c3"}
