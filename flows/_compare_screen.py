@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from rich.console import Console
 
@@ -17,41 +18,56 @@ class CompareScreen:
 
     Parameters
     ----------
-    n_cells, n_kept : int
-        All of them, and those that an earlier run of the command finished.
-    clock : callable
-        Seconds that pass.
+    missing : sequence of Cell
+        Those to be run.
+    kept : iterable of CellResult
+        Those that an earlier run of the command finished; they tell how long a scenario takes.
+    n_workers : int
+        Cells at once.
     """
 
-    def __init__(
-        self, n_cells: int, n_kept: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, missing: Sequence[Cell], kept: Iterable[CellResult], n_workers: int) -> None:
         self._console = Console(stderr=True, highlight=False)
-        self._clock = clock
-        self._since = clock()
-        self._n_cells, self._n_kept, self._n_done = n_cells, n_kept, n_kept
+        self._left = Counter(cell.scenario for cell in missing)
+        self._seconds: dict[str, list[float]] = {}
+        self._n_workers = n_workers
+        for result in kept:
+            self._learn(result)
+        self._n_done = sum(map(len, self._seconds.values()))
+        self._n_cells = self._n_done + len(missing)
 
-    def start(self, n_workers: int) -> None:
+    def start(self) -> None:
         """Say what is about to happen."""
-        kept = f", {self._n_kept} of them finished before" if self._n_kept else ""
-        at_once = f"; {n_workers} at a time" if self._n_kept < self._n_cells else ""
+        kept = f", {self._n_done} of them finished before" if self._n_done else ""
+        at_once = f"; {self._n_workers} at a time" if self._n_done < self._n_cells else ""
         self.say(f"{self._n_cells} cells{kept}{at_once}")
 
     def show(self, cell: Cell, outcome: CellResult | Exception) -> None:
         """Show a cell that has just ended."""
         self._n_done += 1
+        self._left[cell.scenario] -= 1
+        if isinstance(outcome, CellResult):
+            self._learn(outcome)
         self.say(f"{self._n_done}/{self._n_cells}  {cell.shown}: {_told(outcome)}{self._rest()}")
 
     def say(self, text: str) -> None:
         """Show a line."""
         self._console.print(text, soft_wrap=True, markup=False)
 
+    def _learn(self, result: CellResult) -> None:
+        self._seconds.setdefault(result.cell.scenario, []).append(result.row.seconds)
+
     def _rest(self) -> str:
-        n_left, n_run = self._n_cells - self._n_done, self._n_done - self._n_kept
+        n_left = self._left.total()
         if not n_left:
             return ""
-        seconds = (self._clock() - self._since) / n_run * n_left
-        return f"; {n_left} left, about {_duration(seconds)}"
+        if not self._seconds:
+            return f"; {n_left} left"
+        means = {scenario: fmean(seconds) for scenario, seconds in self._seconds.items()}
+        # What has not been seen yet is taken for average.
+        default = fmean(means.values())
+        seconds = sum(n * means.get(scenario, default) for scenario, n in self._left.items())
+        return f"; {n_left} left, about {_duration(seconds / self._n_workers)}"
 
 
 def _told(outcome: CellResult | Exception) -> str:

@@ -82,8 +82,8 @@ def compare(
         )
         results = {cell: result for cell in request.cells if (result := kept.load(cell))}
         missing = [cell for cell in request.cells if cell not in results]
-        screen = CompareScreen(len(request.cells), len(results))
-        screen.start(n_workers)
+        screen = CompareScreen(missing, results.values(), n_workers)
+        screen.start()
         publisher = CellPublisher(request.experiment, kept, tracking_uri, screen.say)
         publisher.publish_missing(list(results.values()))
         failed: dict[Cell, str] = {}
