@@ -145,6 +145,7 @@ def test_a_failed_cell_fails_alone(bench: Bench) -> None:
     assert [row["seed"] for row in bench.rows()] == [2]
 
 
+@pytest.mark.chaos
 def test_without_mlflow_the_comparison_goes_on_and_is_published_later(bench: Bench) -> None:
     away = bench.folder / "mlruns-away"
     (bench.folder / "mlruns").rename(away)

@@ -153,4 +153,5 @@ def _documented() -> set[str]:
 
 
 def test_documented_table_is_what_is_allowed() -> None:
-    assert _documented() == set(scenario_names())
+    full_size = {name for name in scenario_names() if not name.startswith("cifar10-short/")}
+    assert _documented() == full_size
