@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from clma.config import FederationConfig
 from clma.drift.quarantine import Triage
@@ -73,15 +73,11 @@ def scores_of(
 ) -> dict[str, tuple[tuple[str, float], ...]]:
     """Return the loss of every cohort's model on each client's data, for those who measured it."""
     return {
-        u.client_id: _by_cohort(u.losses, by_model, tuple(by_model)) for u in updates if u.losses
+        update.client_id: tuple(
+            (cohort_id, round(update.losses[digest], EVIDENCE_DIGITS))
+            for digest, cohort_id in by_model.items()
+            if digest in update.losses
+        )
+        for update in updates
+        if update.losses
     }
-
-
-def _by_cohort(
-    losses: Mapping[str, float], by_model: Mapping[str, str], order: Sequence[str]
-) -> tuple[tuple[str, float], ...]:
-    return tuple(
-        (by_model[digest], round(losses[digest], EVIDENCE_DIGITS))
-        for digest in order
-        if digest in losses
-    )

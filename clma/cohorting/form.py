@@ -47,7 +47,10 @@ def form_groups(unit: CohortingUnit, evidence: Evidence, config: CohortingConfig
     A client whose update is shorter than 1e-12 flagged without moving: it is compared with nobody
     and stays in its cohort.
     """
-    moved = np.flatnonzero(evidence.movements.norms[: len(unit.members)] >= STILL)
+    keeps_origin = METHODS[config.method].keeps_origin
+    # Whoever was set apart with its whole cohort votes there, whether it moved or not.
+    least = 0.0 if keeps_origin else STILL
+    moved = np.flatnonzero(evidence.movements.norms[: len(unit.members)] >= least)
     clustering = _cluster(unit, evidence, config, moved)
     rows_of_groups = [
         [int(row) for row, label in zip(moved, clustering.labels, strict=True) if label == g]
@@ -58,7 +61,7 @@ def form_groups(unit: CohortingUnit, evidence: Evidence, config: CohortingConfig
         for rows in rows_of_groups
         for group in _recall(unit, evidence, config, rows)
     )
-    if METHODS[config.method].keeps_origin:
+    if keeps_origin:
         groups = _with_one_staying(groups)
     still = tuple(m.client_id for i, m in enumerate(unit.members) if i not in set(moved))
     return Grouping(

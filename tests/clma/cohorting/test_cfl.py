@@ -85,3 +85,18 @@ def test_longest_mean_is_remembered_and_inherited(shelf: Shelf, base: str) -> No
 
     assert grown.state.cohorts["c0"].largest_mean_norm == pytest.approx(3.0)
     assert [c.largest_mean_norm for c in split.state.cohorts.values()] == [1.5, 1.5]
+
+
+def test_member_that_stands_still_votes_in_its_cohort(shelf: Shelf, base: str) -> None:
+    moved = [update(shelf, c, [5, 1, 1], base) for c in CLIENTS[:3]]
+    still = update(shelf, "p4", [1, 1, 1], base)
+
+    outcome = run(shelf, standing(base), [*moved, still], CONFIG)
+
+    assert models(shelf, outcome)["c0"] == [4, 1, 1]
+    assert set(cohorts_of(outcome).values()) == {"c0"}
+
+
+def test_cohort_in_which_nobody_moves_stays_one(shelf: Shelf, base: str) -> None:
+    updates = [update(shelf, c, [1, 1, 1], base) for c in CLIENTS]
+    assert set(cohorts_of(run(shelf, standing(base), updates, CONFIG)).values()) == {"c0"}
