@@ -72,7 +72,8 @@ def noticed_interrupts() -> Iterator[threading.Event]:
     """Remember an interrupt that somebody below swallowed.
 
     An interrupt that meets Prefect or asyncio at the wrong moment cancels a request and is gone;
-    whoever loops over nights looks at the event after each of them.
+    whoever loops over nights looks at the event after each of them. One that meets a destructor
+    cannot be raised at all, and Python would print its traceback: it is noticed, that is enough.
     """
     noticed = threading.Event()
 
@@ -80,10 +81,16 @@ def noticed_interrupts() -> Iterator[threading.Event]:
         noticed.set()
         raise KeyboardInterrupt
 
+    def keep_quiet(lost: sys.UnraisableHookArgs) -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
+            show_lost(lost)
+
     before = signal.signal(signal.SIGINT, notice)
+    show_lost, sys.unraisablehook = sys.unraisablehook, keep_quiet
     try:
         yield noticed
     finally:
+        sys.unraisablehook = show_lost
         signal.signal(signal.SIGINT, before)
 
 
