@@ -78,7 +78,7 @@ def decide(
     accepted = frozenset(update.client_id for update in sealed.updates)
     clients = {
         client_id: _client_after(
-            client, state.round_num, client_id in accepted, triage, placement, cohorts
+            client, state.round_num, client_id in accepted, triage, placement, cohorts, config
         )
         for client_id, client in sorted(state.clients.items())
     }
@@ -149,6 +149,7 @@ def _client_after(
     triage: Triage,
     placement: Placement,
     cohorts: Mapping[str, Cohort],
+    config: FederationConfig,
 ) -> ClientState:
     client = dataclasses.replace(client, n_updates=client.n_updates + accepted)
     if client.status in _AWAY:
@@ -170,8 +171,17 @@ def _client_after(
         # A client that went home has no move left to confirm.
         moved_round=None if went_home else round_num if moved else client.moved_round,
         origin_cohort=None if went_home else client.cohort_id if moved else client.origin_cohort,
-        unconfirmed=not went_home and (moved or (client.unconfirmed and not accepted)),
+        unconfirmed=not went_home
+        and (
+            moved
+            or (client.unconfirmed and not (accepted and _asked_enough(client, round_num, config)))
+        ),
     )
+
+
+def _asked_enough(client: ClientState, round_num: int, config: FederationConfig) -> bool:
+    moved = client.moved_round
+    return moved is None or round_num - moved >= config.drift.confirm_rounds
 
 
 def _drift_rows(

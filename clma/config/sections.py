@@ -61,9 +61,21 @@ class DriftConfig(_Section):
     """`anchored`: z, standard errors of the difference of two mean losses; 0 switches it off."""
     creep: bool = False
     """`anchored`: also flag a slow rise over the lowest of the last five losses."""
+    baseline_rounds: Annotated[int, Field(ge=1, le=4)] = 1
+    """`anchored`: newest losses whose largest is what a loss is compared with; 1: the previous one,
+    as in configurations from before there was a choice."""
+    recheck: bool = False
+    """`anchored`: flag again when the model received after a flag left more than half of the
+    rise."""
     confirm: bool = True
     """A moved client says next round whether its origin's model is still bad; if not, it goes
     home."""
+    confirm_rounds: Annotated[int, Field(ge=1, le=8)] = 1
+    """Rounds after a move in which it is asked."""
+    confirm_margin: Annotated[float, Field(ge=0)] = 0.0
+    """The origin's model is not bad either if its loss exceeds that of the client's own model by no
+    more than so many standard errors of their difference, sample by sample; 0: only the loss before
+    the drift counts."""
 
 
 class CohortingConfig(_Section):

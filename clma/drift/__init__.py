@@ -26,4 +26,6 @@ def make_detector(config: DriftConfig) -> Detector:
         relative_rise=config.relative_rise,
         z_score=config.z_score,
         creep=config.creep,
+        baseline_rounds=config.baseline_rounds,
+        recheck=config.recheck,
     )

@@ -108,7 +108,9 @@ class SimulatedClient:
         confirm = None
         if pulled.confirm_path is not None:
             origin = read_parameters(pulled.confirm_path)
-            confirm = reporter.origin_still_bad(self._losses(origin, windows, labels))
+            confirm = reporter.origin_still_bad(
+                self._losses(origin, windows, labels), self._losses(base, windows, labels)
+            )
         update = self._folder / "update.safetensors"
         update.write_bytes(serialize_tensors(trained))
         submit(

@@ -192,3 +192,18 @@ def test_cohort_without_examples_keeps_its_model(shelf: Shelf, base: str) -> Non
     assert outcome.state.cohorts["c1"].model_digest == own
     assert outcome.decision.cohorts[1].gate is Gate.HELD
     assert outcome.decision.cohorts[0].gate is Gate.PROMOTED
+
+
+def test_client_is_asked_for_as_many_rounds_as_configured(shelf: Shelf, base: str) -> None:
+    config = preset_config("test", drift={"confirm_rounds": 2})
+    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
+    state = moved(one_cohort(base, ["p1", "p2"]), own)
+    homes = []
+    for round_num in (state.round_num, state.round_num + 1):
+        state = dataclasses.replace(state, round_num=round_num)
+        served = state.clients["p1"].serving_digest
+        state = run(
+            shelf, state, [update(shelf, "p1", [3, 1, 1], served, confirm=True)], config
+        ).state
+        homes.append(state.clients["p1"].way_home())
+    assert homes == ["c0", None]

@@ -91,6 +91,35 @@ def test_creep_option_finds_the_slow_rise() -> None:
     assert flags(AnchoredDetector(creep=False), CREEP) == []
 
 
+def test_a_night_that_was_easy_by_chance_makes_no_drift_of_the_next() -> None:
+    lucky = [2.3, 0.5, 0.6, 0.01, 0.5]
+    assert flags(AnchoredDetector(baseline_rounds=1), lucky) == [4]
+    assert flags(AnchoredDetector(baseline_rounds=3), lucky) == []
+
+
+def test_loss_of_an_untrained_model_is_no_level() -> None:
+    assert flags(AnchoredDetector(baseline_rounds=4), [2.3, 0.5, 1.5]) == [2]
+
+
+def test_flagged_loss_is_no_level_of_the_new_concept() -> None:
+    assert flags(AnchoredDetector(baseline_rounds=4), [2.3, 0.5, 6.0, 0.5, 3.0]) == [2, 4]
+
+
+@pytest.mark.parametrize("rounds", [0, 5])
+def test_level_of_no_round_or_of_more_than_are_remembered_is_refused(rounds: int) -> None:
+    with pytest.raises(InvalidConfigError, match="wanted 1 to 4"):
+        AnchoredDetector(baseline_rounds=rounds)
+
+
+@pytest.mark.parametrize(("next_loss", "found"), [(6.0, [2, 3]), (3.5, [2, 3]), (3.0, [2])])
+def test_model_that_brings_no_relief_is_flagged_again(next_loss: float, found: list[int]) -> None:
+    assert flags(AnchoredDetector(recheck=True), [2.3, 0.5, 6.0, next_loss]) == found
+
+
+def test_relief_is_asked_for_until_it_comes() -> None:
+    assert flags(AnchoredDetector(recheck=True), [2.3, 0.5, 6.0, 6.0, 6.0, 0.6, 0.6]) == [2, 3, 4]
+
+
 def test_anchor_of_a_late_joiner_can_be_given() -> None:
     state = DetectorState(first_loss=2.0)
     detector = AnchoredDetector(relative_rise=0.0, z_score=0.0)
