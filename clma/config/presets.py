@@ -12,6 +12,14 @@ from clma.methods import METHODS
 __all__ = ["PRESETS", "preset_settings", "requirements"]
 
 _PRODUCT = {"outlier_check": True}
+_DRIFT = {
+    "detector": "quiet_level",
+    "relative_rise": 0.15,
+    "z_score": 4.0,
+    "creep": True,
+    "recheck": True,
+}
+"""Ours; what a configuration without these lines means stays what it meant."""
 _PLAIN = {"method": "weighted_mean", "outlier_check": False}
 """Of the literature: nobody's update is shortened or held out."""
 
@@ -43,8 +51,12 @@ def _baseline(method: str, **sections: Mapping[str, Any]) -> dict[str, Mapping[s
 
 
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "clma": {"aggregation": _PRODUCT},
-    "clma-sketch": {"cohorting": {"distance": "sketch"}, "aggregation": _PRODUCT},
+    "clma": {"drift": _DRIFT, "aggregation": _PRODUCT},
+    "clma-sketch": {
+        "drift": _DRIFT,
+        "cohorting": {"distance": "sketch"},
+        "aggregation": _PRODUCT,
+    },
     "clma-literal": {
         "aggregation": _PLAIN,
         "drift": _LITERAL_DRIFT,

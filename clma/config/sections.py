@@ -46,7 +46,9 @@ class RoundConfig(_Section):
 class DriftConfig(_Section):
     """The client's drift detector (algorithms: 7.2; Algorithm 2 for `loss_threshold`)."""
 
-    detector: Literal["anchored", "loss_threshold"] = "anchored"
+    detector: Literal["quiet_level", "anchored", "loss_threshold"] = "anchored"
+    """`quiet_level`: against the worst of the last quiet losses; `anchored`: against the previous
+    one; `loss_threshold`: the same by an absolute rise (Algorithm 2)."""
     loss_point: Literal["before", "after"] = "before"
     """Loss of the received model on fresh data before training, or of the trained one after it."""
     gamma: Annotated[float, Field(gt=0)] = 0.1
@@ -54,19 +56,19 @@ class DriftConfig(_Section):
     patience: Annotated[int, Field(ge=1)] = 1
     """`loss_threshold`: rounds in a row above the last quiet loss."""
     anchor_fraction: Annotated[float, Field(ge=0)] = 0.05
-    """`anchored`: a, share of the first recorded loss."""
+    """`anchored`, `quiet_level`: a, share of the first recorded loss."""
     relative_rise: Annotated[float, Field(ge=0)] = 0.25
-    """`anchored`: rho, share of the previous loss."""
+    """`anchored`, `quiet_level`: rho, share of the loss that is compared with."""
     z_score: Annotated[float, Field(ge=0)] = 3.0
-    """`anchored`: z, standard errors of the difference of two mean losses; 0 switches it off."""
+    """`anchored`, `quiet_level`: z, standard errors of the difference of two mean losses; 0: off."""
     creep: bool = False
-    """`anchored`: also flag a slow rise over the lowest of the last five losses."""
-    baseline_rounds: Annotated[int, Field(ge=1, le=4)] = 1
-    """`anchored`: newest losses whose largest is what a loss is compared with; 1: the previous one,
-    as in configurations from before there was a choice."""
+    """Also flag a slow rise: `anchored` over the lowest of the last five losses, `quiet_level` of
+    three rounds over the three before."""
     recheck: bool = False
-    """`anchored`: flag again when the model received after a flag left more than half of the
+    """`quiet_level`: flag again when the model received after a flag left more than half of the
     rise."""
+    noise_ceiling: Annotated[float, Field(gt=0)] = 0.5
+    """`quiet_level`: most that the noise excuses, as a share of the first recorded loss."""
     confirm: bool = True
     """A moved client says next round whether its origin's model is still bad; if not, it goes
     home."""

@@ -6,6 +6,7 @@ from clma.config import DriftConfig
 from clma.drift.anchored import AnchoredDetector
 from clma.drift.detector import Detector, DetectorState, DriftReading
 from clma.drift.loss_threshold import LossThresholdDetector
+from clma.drift.quiet_level import QuietLevelDetector
 
 __all__ = [
     "AnchoredDetector",
@@ -13,6 +14,7 @@ __all__ = [
     "DetectorState",
     "DriftReading",
     "LossThresholdDetector",
+    "QuietLevelDetector",
     "make_detector",
 ]
 
@@ -21,11 +23,18 @@ def make_detector(config: DriftConfig) -> Detector:
     """Return the detector that a federation's configuration names."""
     if config.detector == "loss_threshold":
         return LossThresholdDetector(gamma=config.gamma, patience=config.patience)
+    if config.detector == "quiet_level":
+        return QuietLevelDetector(
+            anchor_fraction=config.anchor_fraction,
+            relative_rise=config.relative_rise,
+            z_score=config.z_score,
+            noise_ceiling=config.noise_ceiling,
+            creep=config.creep,
+            recheck=config.recheck,
+        )
     return AnchoredDetector(
         anchor_fraction=config.anchor_fraction,
         relative_rise=config.relative_rise,
         z_score=config.z_score,
         creep=config.creep,
-        baseline_rounds=config.baseline_rounds,
-        recheck=config.recheck,
     )

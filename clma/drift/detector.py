@@ -36,6 +36,8 @@ class DetectorState:
     loss_before_drift : float or None
         The last loss before the newest flag: what a model has to be compared with to tell whether
         it is still bad.
+    flagged_loss : float or None
+        The loss of the last round, if it was flagged (`QuietLevelDetector`).
     """
 
     first_loss: float | None = None
@@ -43,6 +45,7 @@ class DetectorState:
     standard_errors: tuple[float, ...] = ()
     streak: int = 0
     loss_before_drift: float | None = None
+    flagged_loss: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -52,6 +55,7 @@ class DetectorState:
             "standard_errors": list(self.standard_errors),
             "streak": self.streak,
             "loss_before_drift": self.loss_before_drift,
+            "flagged_loss": self.flagged_loss,
         }
 
     @classmethod
@@ -63,6 +67,7 @@ class DetectorState:
             standard_errors=tuple(values["standard_errors"]),
             streak=values["streak"],
             loss_before_drift=values["loss_before_drift"],
+            flagged_loss=values.get("flagged_loss"),  # not in files of before 2026-12
         )
 
 

@@ -4,7 +4,13 @@ import math
 
 import pytest
 
-from clma.drift import AnchoredDetector, Detector, DetectorState, LossThresholdDetector
+from clma.drift import (
+    AnchoredDetector,
+    Detector,
+    DetectorState,
+    LossThresholdDetector,
+    QuietLevelDetector,
+)
 from clma.errors import InvalidConfigError, InvalidUpdateError
 
 STEP = [0.5, 0.4, 0.3, 0.35, 0.9]
@@ -34,14 +40,18 @@ def test_threshold_depends_on_the_unit_of_the_loss() -> None:
     assert flags(LossThresholdDetector(gamma=0.1), [10 * x for x in STEP]) == [3, 4]
 
 
-@pytest.mark.parametrize("detector", [LossThresholdDetector(), AnchoredDetector()])
+@pytest.mark.parametrize(
+    "detector", [LossThresholdDetector(), AnchoredDetector(), QuietLevelDetector()]
+)
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
 def test_non_finite_loss_is_an_error_and_no_flag(detector: Detector, loss: float) -> None:
     with pytest.raises(InvalidUpdateError, match="wanted a finite number"):
         detector.observe(DetectorState(), loss)
 
 
-@pytest.mark.parametrize("detector", [LossThresholdDetector(), AnchoredDetector()])
+@pytest.mark.parametrize(
+    "detector", [LossThresholdDetector(), AnchoredDetector(), QuietLevelDetector()]
+)
 def test_first_loss_never_flags(detector: Detector) -> None:
     assert flags(detector, [1e6]) == []
 
@@ -91,35 +101,6 @@ def test_creep_option_finds_the_slow_rise() -> None:
     assert flags(AnchoredDetector(creep=False), CREEP) == []
 
 
-def test_a_night_that_was_easy_by_chance_makes_no_drift_of_the_next() -> None:
-    lucky = [2.3, 0.5, 0.6, 0.01, 0.5]
-    assert flags(AnchoredDetector(baseline_rounds=1), lucky) == [4]
-    assert flags(AnchoredDetector(baseline_rounds=3), lucky) == []
-
-
-def test_loss_of_an_untrained_model_is_no_level() -> None:
-    assert flags(AnchoredDetector(baseline_rounds=4), [2.3, 0.5, 1.5]) == [2]
-
-
-def test_flagged_loss_is_no_level_of_the_new_concept() -> None:
-    assert flags(AnchoredDetector(baseline_rounds=4), [2.3, 0.5, 6.0, 0.5, 3.0]) == [2, 4]
-
-
-@pytest.mark.parametrize("rounds", [0, 5])
-def test_level_of_no_round_or_of_more_than_are_remembered_is_refused(rounds: int) -> None:
-    with pytest.raises(InvalidConfigError, match="wanted 1 to 4"):
-        AnchoredDetector(baseline_rounds=rounds)
-
-
-@pytest.mark.parametrize(("next_loss", "found"), [(6.0, [2, 3]), (3.5, [2, 3]), (3.0, [2])])
-def test_model_that_brings_no_relief_is_flagged_again(next_loss: float, found: list[int]) -> None:
-    assert flags(AnchoredDetector(recheck=True), [2.3, 0.5, 6.0, next_loss]) == found
-
-
-def test_relief_is_asked_for_until_it_comes() -> None:
-    assert flags(AnchoredDetector(recheck=True), [2.3, 0.5, 6.0, 6.0, 6.0, 0.6, 0.6]) == [2, 3, 4]
-
-
 def test_anchor_of_a_late_joiner_can_be_given() -> None:
     state = DetectorState(first_loss=2.0)
     detector = AnchoredDetector(relative_rise=0.0, z_score=0.0)
@@ -142,3 +123,66 @@ def test_zero_allowances_are_refused() -> None:
         AnchoredDetector(anchor_fraction=0, relative_rise=0, z_score=0)
     with pytest.raises(InvalidConfigError, match="gamma is 0"):
         LossThresholdDetector(gamma=0)
+
+
+def test_a_night_that_was_easy_by_chance_makes_no_drift_of_the_next() -> None:
+    lucky = [2.3, 0.5, 0.6, 0.01, 0.5]
+    assert flags(AnchoredDetector(), lucky) == [4]
+    assert flags(QuietLevelDetector(), lucky) == []
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+def test_quiet_level_flags_do_not_depend_on_the_unit(scale: float) -> None:
+    losses, errors = [*STEP, 0.4, 0.42, 3.0], [0.01] * 8
+    found = flags(QuietLevelDetector(), [scale * x for x in losses], [scale * x for x in errors])
+    assert found == [4, 7]
+
+
+def test_loss_of_an_untrained_model_is_no_level() -> None:
+    assert flags(QuietLevelDetector(), [2.3, 0.5, 1.5]) == [2]
+
+
+def test_flagged_loss_is_no_level_of_what_came() -> None:
+    assert flags(QuietLevelDetector(), [2.3, 0.5, 6.0, 0.5, 3.0]) == [2, 4]
+
+
+def test_quiet_losses_before_a_drift_are_remembered_after_it() -> None:
+    assert flags(QuietLevelDetector(), [2.3, 0.8, 6.0, 0.01, 0.7]) == [2]
+
+
+def test_round_after_a_drift_may_still_learn() -> None:
+    assert flags(QuietLevelDetector(), [2.3, 0.1, 6.0, 1.5, 1.2, 0.9, 0.3]) == [2]
+
+
+def test_noise_excuses_no_more_than_its_ceiling() -> None:
+    losses, errors = [2.0, 0.1, 1.2], [0.0, 0.0, 5.0]
+    assert flags(QuietLevelDetector(noise_ceiling=0.5), losses, errors) == [2]
+    assert flags(QuietLevelDetector(noise_ceiling=0.6), losses, errors) == []
+
+
+@pytest.mark.parametrize(("next_loss", "found"), [(6.0, [2, 3]), (3.5, [2, 3]), (3.0, [2])])
+def test_model_that_brings_no_relief_is_flagged_again(next_loss: float, found: list[int]) -> None:
+    assert flags(QuietLevelDetector(), [2.3, 0.5, 6.0, next_loss]) == found
+
+
+def test_relief_is_asked_for_until_it_comes() -> None:
+    assert flags(QuietLevelDetector(), [2.3, 0.5, 6.0, 6.0, 6.0, 0.6, 0.6]) == [2, 3, 4]
+
+
+def test_slow_rise_is_flagged_within_eight_rounds() -> None:
+    rise = [2.3, *[0.5] * 3, *[0.5 + 0.07 * step for step in range(1, 9)]]
+    found = flags(QuietLevelDetector(), rise)
+    assert 3 < min(found) <= 3 + 8
+    assert flags(QuietLevelDetector(creep=False), rise) == []
+
+
+@pytest.mark.parametrize("values", [{"z_score": -1.0}, {"noise_ceiling": -0.1}])
+def test_quiet_level_refuses_what_is_out_of_range(values: dict[str, float]) -> None:
+    with pytest.raises(InvalidConfigError, match="wanted >= 0"):
+        QuietLevelDetector(**values)
+
+
+def test_memory_of_before_the_quiet_level_is_read() -> None:
+    stored = DetectorState(first_loss=2.0, losses=(0.5,)).to_json()
+    del stored["flagged_loss"]
+    assert DetectorState.from_json(stored).losses == (0.5,)
