@@ -60,7 +60,7 @@ class DriftConfig(_Section):
     relative_rise: Annotated[float, Field(ge=0)] = 0.25
     """`anchored`, `quiet_level`: rho, share of the loss that is compared with."""
     z_score: Annotated[float, Field(ge=0)] = 3.0
-    """`anchored`, `quiet_level`: z, standard errors of the difference of two mean losses; 0: off."""
+    """`anchored`, `quiet_level`: z, standard errors of a difference of two mean losses; 0: off."""
     creep: bool = False
     """Also flag a slow rise: `anchored` over the lowest of the last five losses, `quiet_level` of
     three rounds over the three before."""
