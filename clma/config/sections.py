@@ -119,6 +119,12 @@ class CohortingConfig(_Section):
     """`cosine` method: angles between updates, or mean absolute differences of them (MADD)."""
     sketch_features: Annotated[int, Field(ge=64, le=4096, multiple_of=64)] = 256
     """`sketch`: numbers per client; a cosine is off by about one over their square root."""
+    output_weight: Fraction = 0.0
+    """Share of the output layer's own cosine in the similarity of updates: opposite drifts have in
+    common that old labels are unlearned, all over the model but there."""
+    output_layer: str = ""
+    """Name of that layer, which its tensors' names begin with; empty: found from the shapes of all
+    tensors, and where they leave a doubt only whole updates count; `none`: there is none."""
     max_groups: Annotated[int, Field(ge=1)] = 6
     """Most groups of a split. Clients that drift in more ways at once than this, each alone, wait
     in quarantine for one night (`cosine`): flags without a shift look like that."""

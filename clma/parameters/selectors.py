@@ -24,6 +24,7 @@ from clma.records import TensorSpec
 __all__ = [
     "BUFFER_NAMES",
     "Selector",
+    "layer_of",
     "make_selector",
     "select_all",
     "select_by_name",
@@ -101,14 +102,14 @@ def select_last_layers(
         If `order` misses a layer of the model.
     """
     names = select_default(specs)
-    layers = sorted({_layer(name) for name in names}, key=_natural)
+    layers = sorted({layer_of(name) for name in names}, key=_natural)
     if order:
         missing = sorted(set(layers) - set(order))
         if missing:
             raise InvalidConfigError(f"cohorting.layer_order lacks the layers {missing}")
         layers = [layer for layer in order if layer in set(layers)]
     kept = set(layers[-n_layers:])
-    return tuple(name for name in names if _layer(name) in kept)
+    return tuple(name for name in names if layer_of(name) in kept)
 
 
 def make_selector(config: CohortingConfig) -> Selector:
@@ -140,7 +141,8 @@ def _last_part(name: str) -> str:
     return re.split(r"[./]", name)[-1]
 
 
-def _layer(name: str) -> str:
+def layer_of(name: str) -> str:
+    """Return a tensor's name without its last part."""
     return name.rsplit(".", 1)[0] if "." in name else name.rsplit("/", 1)[0]
 
 
