@@ -50,7 +50,7 @@ def run_flagged(
     unit = CohortingUnit("c0", 2, members, base, (), seed=0)
     plan, columns = SweepPlan((), (), (unit,)), columns_of(base, opened, config)
     sums = sweep_shard(plan, Shard(0, 1), columns, opened, config, _no_votes)
-    evidence = unit_evidence(unit, [sums.units[0]], columns)
+    evidence = unit_evidence(unit, [sums.units[0]], columns, config.cohorting)
     groups = form_groups(unit, evidence, config.cohorting).groups
     label = {client: number for number, group in enumerate(groups) for client in group.members}
     labels = [label[u.client_id] for u in updates]

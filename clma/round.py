@@ -30,6 +30,7 @@ from clma.cohorting.units import cohorting_units
 from clma.config import FederationConfig
 from clma.decision import AggregatedModel, decide
 from clma.errors import RoundHeldError
+from clma.parameters.output_layer import output_tensors
 from clma.parameters.selectors import make_selector
 from clma.records import ROOT_COHORT, ArtifactRef, FederationState, model_ref
 from clma.rows import RoundDecision, SealedRound
@@ -84,9 +85,18 @@ def check_quorum(sealed: SealedRound, config: FederationConfig) -> None:
 
 
 def columns_of(base: ArtifactRef, open_tensors: OpenTensors, config: FederationConfig) -> Columns:
-    """Number the columns of the federation's model; its selector says which tensors count."""
+    """Number the columns of the federation's model; its selector says which tensors count.
+
+    Raises
+    ------
+    InvalidConfigError
+        If the configuration selects no tensor, or names an output layer that the model lacks.
+    """
     with open_tensors(base) as file:
-        return plan_columns(file.specs, make_selector(config.cohorting)(file.specs))
+        specs = file.specs
+    cohorting = config.cohorting
+    output = output_tensors(specs, cohorting) if cohorting.output_weight else ()
+    return plan_columns(specs, make_selector(cohorting)(specs), output)
 
 
 def aggregate_cohort(
@@ -210,7 +220,7 @@ def run_round(
 
     sums = sweep_shard(plan, Shard(0, 1), columns, open_tensors, config, save_votes)
     groupings = [
-        form_groups(unit, unit_evidence(unit, [found], columns), config.cohorting)
+        form_groups(unit, unit_evidence(unit, [found], columns, config.cohorting), config.cohorting)
         for unit, found in zip(units, sums.units, strict=True)
     ]
     placement = place_groups(state, sealed, triage, groupings, config)

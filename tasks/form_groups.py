@@ -35,10 +35,9 @@ def form_groups(
     number = quarantine.units.index(unit)
     sums = [shard.units[number] for shard in load_sums(federation, swept)]
     members = load_stage(federation, unit.unit, CohortingUnit)
-    evidence = unit_evidence(members, sums, load_columns(federation, night))
-    grouping = cohorting.form_groups(
-        members, evidence, config_of_night(federation, night).cohorting
-    )
+    config = config_of_night(federation, night).cohorting
+    evidence = unit_evidence(members, sums, load_columns(federation, night), config)
+    grouping = cohorting.form_groups(members, evidence, config)
     lines = (
         f"{unit.unit_id}: {named(group.members)} "
         + ("stay" if group.stays else f"to {group.recall_cohort or 'a new cohort'}")

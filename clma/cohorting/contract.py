@@ -30,6 +30,7 @@ __all__ = [
     "Grouping",
     "OpenTensors",
     "UnitMember",
+    "Witness",
 ]
 
 OpenTensors = Callable[[ArtifactRef], TensorFile]
@@ -66,6 +67,25 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Witness:
+    """The founding update of a cohort that came from the unit's origin.
+
+    Parameters
+    ----------
+    cohort_id : str
+        One of the unit's candidates.
+    model : ArtifactRef
+        What it was born with.
+    reference : ArtifactRef
+        What its first members had been sent.
+    """
+
+    cohort_id: str
+    model: ArtifactRef
+    reference: ArtifactRef
+
+
+@dataclass(frozen=True, slots=True)
 class CohortingUnit:
     """Quarantined clients that are compared with each other: one origin, one reference.
 
@@ -84,6 +104,8 @@ class CohortingUnit:
         For methods that draw.
     largest_mean_norm : float
         Length of the longest mean update of the origin cohort so far, where the method keeps it.
+    witnesses : tuple of Witness
+        In the order of their cohorts' birth; empty where they are not asked for.
     """
 
     unit_id: str
@@ -93,18 +115,20 @@ class CohortingUnit:
     candidates: tuple[Candidate, ...]
     seed: int
     largest_mean_norm: float = 0.0
+    witnesses: tuple[Witness, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Measurements of a unit; rows follow its members, then its candidates.
+    """Measurements of a unit; rows follow its members, its candidates, then its witnesses.
 
     Parameters
     ----------
     movements : Movements
-        Measured from the reference, n_members + n_candidates rows.
+        Measured from the reference, a witness from its own: n_members + n_candidates + n_witnesses
+        rows.
     distances : ndarray of shape (n_members, n_members)
-        Cosine distances.
+        Cosine distances; where the output layer counts by itself, with its share.
     ks_statistics : ndarray of shape (n_members,), in [-1, 1]
     raw_gram : ndarray of shape (n_members, n_members) or None
         Inner products of the weights themselves, where a method asks for them.
@@ -124,7 +148,8 @@ class Group:
     """Clients that drifted alike, and the known cohort they belong to, if there is one.
 
     An `unclear` one is a client that was unlike too many others: it founds no cohort at once. One
-    that `stays` votes in the cohort that its members come from.
+    that `stays` votes in the cohort that its members come from. `recall_witness` says what the
+    score was taken from: the ``way`` to the cohort's model or its ``birth``.
     """
 
     members: tuple[str, ...]
@@ -132,6 +157,7 @@ class Group:
     recall_score: float | None = None
     unclear: bool = False
     stays: bool = False
+    recall_witness: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EVIDENCE_DIGITS", "STILL", "Movements", "cosine_distances", "mean_norm", "signed_means"]
+__all__ = [
+    "EVIDENCE_DIGITS",
+    "STILL",
+    "Movements",
+    "blended_distances",
+    "cosine_distances",
+    "mean_norm",
+    "signed_means",
+]
 
 EVIDENCE_DIGITS = 9
 """Decimals of recorded evidence: what lies beyond depends on the machine's BLAS."""
@@ -42,12 +50,15 @@ class Movements:
         Mean over all coordinates: its sign says whether weights went up or down.
     names : tuple of str
         The tensors, in the order of `layer_squares`.
+    output_gram : ndarray of shape (n, n) or None
+        Inner products over the output layer alone, where they were asked for.
     """
 
     gram: NDArray[np.float64]
     layer_squares: NDArray[np.float64]
     means: NDArray[np.float64]
     names: tuple[str, ...]
+    output_gram: NDArray[np.float64] | None = None
 
     @property
     def norms(self) -> NDArray[np.float64]:
@@ -86,6 +97,30 @@ def cosine_distances(gram: NDArray[np.float64]) -> NDArray[np.float64]:
     np.clip(distances, 0.0, 2.0, out=distances)
     np.fill_diagonal(distances, 0.0)
     return np.asarray((distances + distances.T) / 2)
+
+
+def blended_distances(movements: Movements, n: int, *, output_weight: float) -> NDArray[np.float64]:
+    """Return the distances of the first movements, with a share for the output layer.
+
+    Parameters
+    ----------
+    movements : Movements
+    n : int
+        How many of them.
+    output_weight : float in [0, 1]
+        w; without products of the output layer it counts as 0.
+
+    Returns
+    -------
+    ndarray of shape (n, n), in [0, 2]
+        (1 - w) times the cosine distances of the whole movements plus w times those of their output
+        layers; one that did not move there has no direction in it, which is distance 1.
+    """
+    whole = cosine_distances(movements.gram[:n, :n])
+    if movements.output_gram is None:
+        return whole
+    part = cosine_distances(movements.output_gram[:n, :n])
+    return np.asarray((1 - output_weight) * whole + output_weight * part)
 
 
 def signed_means(movements: Movements) -> tuple[str, ...]:

@@ -94,11 +94,14 @@ class Columns:
         First column of every tensor, and the number of all columns.
     selected : tuple of bool
         The tensors that cohorting looks at; aggregation covers all.
+    output : tuple of bool
+        Those among them that are the output layer; empty where it does not count by itself.
     """
 
     specs: tuple[TensorSpec, ...]
     borders: tuple[int, ...]
     selected: tuple[bool, ...]
+    output: tuple[bool, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -167,7 +170,11 @@ class Columns:
                 yield Part(tensor, max(start, span.start), min(stop, span.stop))
 
 
-def plan_columns(specs: Sequence[TensorSpec], selected: Sequence[str] | None = None) -> Columns:
+def plan_columns(
+    specs: Sequence[TensorSpec],
+    selected: Sequence[str] | None = None,
+    output: Sequence[str] = (),
+) -> Columns:
     """Number the columns of a model.
 
     Parameters
@@ -176,12 +183,16 @@ def plan_columns(specs: Sequence[TensorSpec], selected: Sequence[str] | None = N
         Of the whole model, in any order.
     selected : sequence of str, optional
         Names of the tensors that cohorting looks at. Default: all of floating point.
+    output : sequence of str
+        Names of the output layer's tensors, where it counts by itself.
     """
     floats = file_order(s for s in specs if s.dtype in FLOAT_DTYPES)
     sizes = [math.prod(s.shape) for s in floats]
     wanted = {s.name for s in floats} if selected is None else set(selected)
+    seen = tuple(s.name in wanted and s.name in output for s in floats)
     return Columns(
         floats,
         (0, *itertools.accumulate(sizes)),
         tuple(s.name in wanted for s in floats),
+        seen if any(seen) else (),
     )

@@ -1,7 +1,8 @@
 """Inner products of the movements of one unit, in one pass over its files.
 
-A movement is `row - reference`. It is subtracted first, block by block: taken from the products
-afterwards, what all rows have in common would cost the digits that tell them apart.
+A movement is `row - reference`, or from a start of the row's own. It is subtracted first, block by
+block: taken from the products afterwards, what all rows have in common would cost the digits that
+tell them apart.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from clma.sweep.rows import Rows
 from clma.sweep.sketch import Signs
 from clma.sweep.tiles import Tile
 
-__all__ = ["MAX_WIDE_ROWS", "InnerProducts", "inner_products"]
+__all__ = ["MAX_WIDE_ROWS", "InnerProducts", "Way", "inner_products"]
 
 MAX_WIDE_ROWS = 32
 """Up to so many rows, products are computed in float64. Beyond, where they take most of the time of
@@ -30,6 +31,14 @@ a round, in float32 with float64 sums over blocks: half the time, errors of some
 MAX_NARROW = 1e15
 """Largest movement whose products are taken in float32: the squares of all columns of a tile can
 still be added. One client with absurd weights must not cost the others theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From one model to another."""
+
+    start: ArtifactRef
+    end: ArtifactRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +56,18 @@ class InnerProducts:
         Sums of the coordinates.
     sketches : ndarray of shape (n, n_features), float64
         Without a feature where they were not asked for.
+    output_gram : ndarray of shape (n, n), float64
+        As `gram`, over the columns of the output layer; of shape (0, 0) where it does not count.
+    output_sketches : ndarray of shape (n, n_features), float64
+        The same of `sketches`.
     """
 
     gram: NDArray[np.float64]
     layer_squares: NDArray[np.float64]
     sums: NDArray[np.float64]
     sketches: NDArray[np.float64]
+    output_gram: NDArray[np.float64]
+    output_sketches: NDArray[np.float64]
 
     def __add__(self, other: InnerProducts) -> InnerProducts:
         return InnerProducts(
@@ -60,17 +75,24 @@ class InnerProducts:
             self.layer_squares + other.layer_squares,
             self.sums + other.sums,
             self.sketches + other.sketches,
+            self.output_gram + other.output_gram,
+            self.output_sketches + other.output_sketches,
         )
 
     @classmethod
-    def zeros(cls, n_rows: int, n_tensors: int, n_features: int = 0) -> InnerProducts:
+    def zeros(
+        cls, n_rows: int, n_tensors: int, n_features: int = 0, *, output: bool = False
+    ) -> InnerProducts:
         """Return the sums over no column."""
         n_products = 0 if n_features else n_rows
+        n_output = n_products if output else 0
         return cls(
             np.zeros((n_products, n_products)),
             np.zeros((n_tensors, n_rows)),
             np.zeros(n_rows),
             np.zeros((n_rows, n_features)),
+            np.zeros((n_output, n_output)),
+            np.zeros((n_rows, n_features if output else 0)),
         )
 
 
@@ -81,6 +103,7 @@ def inner_products(
     *,
     max_wide_rows: float = MAX_WIDE_ROWS,
     signs: Signs | None = None,
+    ways: Sequence[Way] = (),
 ) -> Iterator[InnerProducts]:
     """Sum up inner products, as far as cohorting looks at the tensors.
 
@@ -95,6 +118,8 @@ def inner_products(
         Up to so many rows, products are computed in float64.
     signs : Signs, optional
         Sum up sketches instead of inner products.
+    ways : sequence of Way
+        More rows after the others, each measured from a start of its own.
 
     Yields
     ------
@@ -102,38 +127,63 @@ def inner_products(
         Of one stripe after the other. Equal for equal input, whatever the number of threads: BLAS
         is kept to one.
     """
-    columns, n = sweep.columns, len(refs)
+    columns, n = sweep.columns, len(refs) + len(ways)
+    starts = [reference] * len(refs) + [way.start for way in ways]
     # Raw weights have most of their digits in common.
     wide = reference is None or n <= max_wide_rows or any(s.dtype == "F64" for s in columns.specs)
     tile = Tile(n, np.float64 if wide else np.float32)
     spare = Tile(0 if wide else n, np.float64, width=tile.width)
-    others = [] if reference is None else [reference]
+    ends = [*refs, *(way.end for way in ways)]
     with (
-        closing(Rows(refs, sweep.open_tensors, columns, width=tile.width)) as rows,
-        closing(Rows(others, sweep.open_tensors, columns, width=tile.width)) as base,
+        closing(Rows(ends, sweep.open_tensors, columns, width=tile.width)) as rows,
+        closing(_Starts(starts, sweep, width=tile.width)) as bases,
         one_blas_thread(),
     ):
         for stripe in sweep.stripes:
             n_features = 0 if signs is None else signs.n_features
-            result = InnerProducts.zeros(n, len(columns.specs), n_features)
+            n_tensors, output = len(columns.specs), bool(columns.output)
+            result = InnerProducts.zeros(n, n_tensors, n_features, output=output)
             for piece in columns.pieces(stripe, width=tile.width):
                 if columns.selects_any(piece):
                     values = tile.cut(piece)
-                    _load(values, rows, base, piece)
+                    _load(values, rows, bases, piece)
                     if not wide and not np.abs(values).max() <= MAX_NARROW:
                         values = spare.cut(piece)
-                        _load(values, rows, base, piece)
+                        _load(values, rows, bases, piece)
                     _add_products(result, values, columns, piece, signs)
+                    if columns.output:
+                        _add_output_products(result, values, columns, piece, signs)
             yield result
 
 
-def _load(values: NDArray[np.floating], rows: Rows, base: Rows, piece: Piece) -> None:
-    """Read the columns and subtract the reference."""
-    reference = base.read(0, piece).astype(values.dtype) if len(base) else None
+class _Starts:
+    """The model that every row is measured from, one of which is in memory at a time."""
+
+    def __init__(self, refs: Sequence[ArtifactRef | None], sweep: Sweep, *, width: int) -> None:
+        distinct = list(dict.fromkeys(ref for ref in refs if ref is not None))
+        self._of_row = [None if ref is None else distinct.index(ref) for ref in refs]
+        self._rows = Rows(distinct, sweep.open_tensors, sweep.columns, width=width)
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._rows.close()
+
+    def subtract(self, values: NDArray[np.floating], piece: Piece) -> None:
+        """Subtract every row's start, in place; neighbours with one start read it once."""
+        held, start = None, None
+        for row, number in enumerate(self._of_row):
+            if number is None:
+                continue
+            if start is None or number != held:
+                held, start = number, self._rows.read(number, piece).astype(values.dtype)
+            values[row] -= start
+
+
+def _load(values: NDArray[np.floating], rows: Rows, bases: _Starts, piece: Piece) -> None:
+    """Read the columns and subtract what each row is measured from."""
     for row in range(len(rows)):
         rows.read_into(row, piece, values[row])
-        if reference is not None:
-            values[row] -= reference
+    bases.subtract(values, piece)
 
 
 def _add_products(
@@ -165,3 +215,24 @@ def _add_products(
         inside = values[:, part.start - piece.span.start : part.stop - piece.span.start]
         squares = np.einsum("ij,ij->i", inside, inside, dtype=np.float64)
         result.layer_squares[part.tensor] += squares
+
+
+def _add_output_products(
+    result: InnerProducts,
+    values: NDArray[np.floating],
+    columns: Columns,
+    piece: Piece,
+    signs: Signs | None,
+) -> None:
+    """Add what the output layer's columns among these make to `result`, in place."""
+    for part in piece.parts:
+        if not columns.output[part.tensor]:
+            continue
+        first = part.start - piece.span.start
+        for block in Span(part.start, part.stop).blocks():
+            inside = values[:, first + block.start : first + block.stop]
+            if signs is None:
+                result.output_gram[...] += inside @ inside.T
+            else:
+                of_block = Span(part.start + block.start, part.start + block.stop)
+                result.output_sketches[...] += signs.project(inside, of_block)

@@ -98,7 +98,9 @@ def plan_sweep(
 def number_of_shards(plan: SweepPlan, columns: Columns) -> int:
     """Return into how many shards the work is worth dividing: one for every 512 MB to read."""
     n_files = sum(len(job.voters) for job in plan.jobs) + len(plan.measured)
-    n_files += sum(len(unit.members) + len(unit.candidates) for unit in plan.units)
+    n_files += sum(
+        len(unit.members) + len(unit.candidates) + 2 * len(unit.witnesses) for unit in plan.units
+    )
     stripes = columns.stripes()
     n_bytes = n_files * sum(columns.n_bytes(stripe) for stripe in stripes)
     return max(1, min(n_bytes // SHARD_BYTES, len(stripes)))

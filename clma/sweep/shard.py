@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from clma.cohorting.contract import CohortingUnit, Evidence, OpenTensors
 from clma.cohorting.placement import AggregationJob
 from clma.cohorting.signed_ks import signed_ks_of_rows
-from clma.config import FederationConfig
+from clma.config import CohortingConfig, FederationConfig
 from clma.decision import Measurement
 from clma.errors import InvalidUpdateError
-from clma.parameters.moves import EVIDENCE_DIGITS, Movements, cosine_distances
+from clma.parameters.moves import EVIDENCE_DIGITS, Movements, blended_distances
 from clma.records import ArtifactRef
 from clma.sweep.columns import BLOCK, Columns, Span
-from clma.sweep.inner_products import InnerProducts, inner_products
+from clma.sweep.inner_products import InnerProducts, Way, inner_products
 from clma.sweep.means import Sweep, mean_of_rows
 from clma.sweep.plan import CONSENSUS, Shard, SweepPlan, rule_of
 from clma.sweep.rows import Rows
@@ -44,7 +44,7 @@ class UnitSums:
     Parameters
     ----------
     products : tuple of InnerProducts
-        One a stripe, or their sum: members first, then candidates.
+        One a stripe, or their sum: members first, then candidates, then witnesses.
     raw_grams : tuple of ndarray of shape (n_members, n_members)
         Inner products of the weights themselves, where a method asks for them.
     ks_statistics : ndarray of shape (n_members,)
@@ -141,7 +141,9 @@ def measurements(plan: SweepPlan, sums: Sequence[ShardSums]) -> tuple[Measuremen
     )
 
 
-def unit_evidence(unit: CohortingUnit, sums: Sequence[UnitSums], columns: Columns) -> Evidence:
+def unit_evidence(
+    unit: CohortingUnit, sums: Sequence[UnitSums], columns: Columns, config: CohortingConfig
+) -> Evidence:
     """Put together what the shards know of a unit.
 
     Parameters
@@ -150,6 +152,8 @@ def unit_evidence(unit: CohortingUnit, sums: Sequence[UnitSums], columns: Column
     sums : sequence of UnitSums
         Of all shards, in their order.
     columns : Columns
+    config : CohortingConfig
+        Says what share the output layer has in a distance.
 
     Raises
     ------
@@ -158,26 +162,38 @@ def unit_evidence(unit: CohortingUnit, sums: Sequence[UnitSums], columns: Column
     """
     n = len(unit.members)
     products = added(p for s in sums for p in s.products)
-    gram = products.gram
-    if products.sketches.shape[1]:
-        gram = gram_of_sketches(products.sketches, products.layer_squares.sum(axis=0))
-    if not np.isfinite(gram).all():
-        raise InvalidUpdateError("movements overflow float64, wanted weights of sane size")
+    gram = _gram(products.gram, products.sketches, products.layer_squares)
+    output = None
+    if columns.output:
+        squares = products.layer_squares[np.flatnonzero(columns.output)]
+        output = _gram(products.output_gram, products.output_sketches, squares)
     chosen = np.flatnonzero(columns.selected)
     n_selected = int(np.diff(columns.borders)[chosen].sum())
     movements = Movements(
-        (gram + gram.T) / 2,
+        gram,
         products.layer_squares[chosen],
         products.sums / max(n_selected, 1),
         tuple(columns.names[tensor] for tensor in chosen),
+        output,
     )
     raws = [raw for s in sums for raw in s.raw_grams]
     return Evidence(
         movements,
-        cosine_distances(movements.gram[:n, :n]),
+        blended_distances(movements, n, output_weight=config.output_weight),
         np.nanmax([s.ks_statistics for s in sums], axis=0),
         added(raws) if raws else None,
     )
+
+
+def _gram(
+    gram: NDArray[np.float64], sketches: NDArray[np.float64], squares: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return finite inner products, where there are only sketches from these and exact norms."""
+    if sketches.shape[1]:
+        gram = gram_of_sketches(sketches, squares.sum(axis=0))
+    if not np.isfinite(gram).all():
+        raise InvalidUpdateError("movements overflow float64, wanted weights of sane size")
+    return np.asarray((gram + gram.T) / 2)
 
 
 def _sum_unit(
@@ -185,7 +201,9 @@ def _sum_unit(
 ) -> UnitSums:
     members = [m.tensors for m in unit.members]
     refs = [*members, *(c.model for c in unit.candidates)]
-    products = inner_products(sweep, refs, unit.reference, signs=_signs(unit, config))
+    ways = [Way(witness.reference, witness.model) for witness in unit.witnesses]
+    signs = _signs(unit, config)
+    products = inner_products(sweep, refs, unit.reference, signs=signs, ways=ways)
     raws = (p.gram for p in inner_products(sweep, members, None)) if _needs_raw(config) else ()
     statistics = np.full(len(members), np.nan)
     mine = slice(shard.index, None, shard.count)

@@ -11,6 +11,7 @@ array([[1., 1., 1.]])
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ def write_sums(sums: ShardSums) -> bytes:
             "layer_squares": [p.layer_squares for p in unit.products],
             "sums": [p.sums for p in unit.products],
             "sketches": [p.sketches for p in unit.products],
+            "output_gram": [p.output_gram for p in unit.products],
+            "output_sketches": [p.output_sketches for p in unit.products],
             "raw": unit.raw_grams,
             "ks": [unit.ks_statistics],
         }
@@ -74,7 +77,7 @@ def read_votes(path: Path, columns: NDArray[np.uint8]) -> Votes:
 
 
 def _read_unit(file: TensorFile, number: int) -> UnitSums:
-    names = ("gram", "layer_squares", "sums", "sketches")
+    names = [field.name for field in dataclasses.fields(InnerProducts)]
     products = tuple(map(InnerProducts, *(file.read(f"{number}.{name}") for name in names)))
     raw, statistics = (file.read(f"{number}.{name}") for name in ("raw", "ks"))
     return UnitSums(products, tuple(raw), statistics[0])

@@ -147,7 +147,7 @@ def _grams(
     chosen = [u for u, share in zip(voters, shares, strict=True) if share]
     everything = (True,) * len(sweep.columns.specs)
     whole = dataclasses.replace(
-        sweep, columns=dataclasses.replace(sweep.columns, selected=everything)
+        sweep, columns=dataclasses.replace(sweep.columns, selected=everything, output=())
     )
     products = inner_products(
         whole,

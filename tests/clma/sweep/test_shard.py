@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clma.aggregation import AGGREGATORS
-from clma.cohorting.contract import Candidate, CohortingUnit, UnitMember
+from clma.cohorting.contract import Candidate, CohortingUnit, UnitMember, Witness
 from clma.cohorting.placement import AggregationJob
 from clma.cohorting.units import cohorting_units
 from clma.config import FederationConfig, override_config, preset_config
@@ -72,7 +72,9 @@ class Fleet:
 
     def evidence(self, count: int):
         sums, _ = self.sweep(count)
-        return unit_evidence(self.plan.units[0], [s.units[0] for s in sums], self.columns)
+        return unit_evidence(
+            self.plan.units[0], [s.units[0] for s in sums], self.columns, self.config.cohorting
+        )
 
 
 @pytest.fixture
@@ -182,6 +184,44 @@ def shuffled_file(tensors: dict[str, np.ndarray]) -> bytes:
     return len(text).to_bytes(8, "little") + text + body
 
 
+WEIGHED = preset_config("test", cohorting={"output_weight": 0.5, "output_layer": "head"})
+
+
+def test_output_layer_has_products_of_its_own(shelf: Shelf) -> None:
+    fleet = Fleet(shelf, WEIGHED)
+    base = fleet.base_tensors["head"].astype(np.float64)
+    moved = np.array([(m["head"] - base).ravel() for m in fleet.models[4:]])
+
+    movements = fleet.evidence(2).movements
+
+    np.testing.assert_allclose(movements.output_gram, moved @ moved.T, rtol=1e-6)
+
+
+def test_an_output_layer_without_a_share_changes_no_bit_and_costs_nothing(shelf: Shelf) -> None:
+    plain, weighed = Fleet(shelf).evidence(1), Fleet(shelf, WEIGHED).evidence(1)
+    assert plain.movements.output_gram is None
+    assert plain.movements.gram.tobytes() == weighed.movements.gram.tobytes()
+    assert plain.distances.tobytes() != weighed.distances.tobytes()
+
+
+def test_sketches_of_the_output_layer_estimate_its_products(shelf: Shelf) -> None:
+    features = {"distance": "sketch", "sketch_features": 4096}
+    sketched = Fleet(
+        shelf, override_config(WEIGHED, [f"cohorting.{k}={v}" for k, v in features.items()])
+    )
+    exact, found = Fleet(shelf, WEIGHED).evidence(1), sketched.evidence(2)
+
+    assert np.diag(found.movements.output_gram) == pytest.approx(
+        np.diag(exact.movements.output_gram)
+    )
+    assert np.abs(found.distances - exact.distances).max() < 0.1
+
+
+def test_number_of_shards_changes_no_bit_of_the_output_layer(shelf: Shelf) -> None:
+    one, several = (Fleet(shelf, WEIGHED).evidence(count) for count in (1, 3))
+    assert one.movements.output_gram.tobytes() == several.movements.output_gram.tobytes()
+
+
 @pytest.mark.parametrize("n_rows", [3, 300])
 def test_products_of_many_rows_lose_less_than_a_millionth(shelf: Shelf, n_rows: int) -> None:
     """Beyond 256 rows they are taken in float32; the weights themselves are ten times larger."""
@@ -241,6 +281,23 @@ def test_candidates_are_rows_behind_the_members(shelf: Shelf) -> None:
         SweepPlan((), (), (unit,)), shard, columns, shelf.open, CONFIG, lambda *_: None
     )
 
-    evidence = unit_evidence(unit, [sums.units[0]], columns)
+    evidence = unit_evidence(unit, [sums.units[0]], columns, CONFIG.cohorting)
     assert evidence.movements.gram.tolist() == [[1.0, 0.0], [0.0, 4.0]]
     assert evidence.distances.shape == (1, 1)
+
+
+def test_a_witness_is_measured_from_its_own_start(shelf: Shelf) -> None:
+    base, moved, birth, sent = (
+        shelf.put({"w": w}) for w in ([0.0, 0.0], [1.0, 0.0], [5.0, 7.0], [2.0, 7.0])
+    )
+    member, candidate = UnitMember("a", "c0", moved, 1), Candidate("c1", birth)
+    unit = CohortingUnit(
+        "c0", 2, (member,), base, (candidate,), 0, witnesses=(Witness("c1", birth, sent),)
+    )
+    columns = columns_of(base, shelf.open, CONFIG)
+    plan, [shard] = SweepPlan((), (), (unit,)), shards(1)
+
+    sums = sweep_shard(plan, shard, columns, shelf.open, CONFIG, lambda *_: None)
+
+    gram = unit_evidence(unit, [sums.units[0]], columns, CONFIG.cohorting).movements.gram
+    assert gram.tolist() == [[1, 5, 3], [5, 74, 15], [3, 15, 9]]
