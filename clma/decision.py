@@ -120,6 +120,7 @@ def _cohorts_after(
                 model_digest=digest,
                 origin_digest=job.reference_digest,
                 largest_mean_norm=_longest_of(job.parent, state),
+                birth_digest=digest,
             )
         elif digest != cohort.model_digest:
             cohort = dataclasses.replace(

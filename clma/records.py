@@ -139,6 +139,9 @@ class Cohort:
     alike_within : float
         Largest distance at which clients' data counted as alike when it was founded, where the
         method measures that (FECFL).
+    birth_digest : str or None
+        Model that its first members made; None where none did, and in states from before it was
+        kept.
     """
 
     cohort_id: str
@@ -152,6 +155,7 @@ class Cohort:
     optimizer_digest: str | None = None
     learning_rate_factor: float = 1.0
     alike_within: float = 0.0
+    birth_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

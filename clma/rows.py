@@ -105,7 +105,11 @@ class DriftRow:
 
 @dataclass(frozen=True, slots=True)
 class CohortingRow:
-    """Row of ``cohorting.parquet``: one quarantined client and why it went where it went."""
+    """Row of ``cohorting.parquet``: one quarantined client and why it went where it went.
+
+    `recall_witness` is what `recall_score` was taken from: the ``way`` to the cohort's model, or
+    the update that founded it (``birth``); null where there is no score.
+    """
 
     client_id: str
     origin_cohort: str
@@ -118,6 +122,7 @@ class CohortingRow:
     decision: str
     nearest: tuple[str, ...] = ()
     top_layers: tuple[tuple[str, float], ...] = ()
+    recall_witness: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

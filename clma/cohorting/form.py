@@ -16,7 +16,7 @@ from clma.cohorting.contract import (
     Grouping,
 )
 from clma.cohorting.methods import METHODS
-from clma.cohorting.recall import recall_scores
+from clma.cohorting.recall import score_candidates
 from clma.config import CohortingConfig
 from clma.errors import InvalidConfigError
 from clma.parameters.moves import EVIDENCE_DIGITS, STILL, mean_norm, signed_means
@@ -122,25 +122,19 @@ def _recall(
     """Return the group with the cohort it is recalled to; apart, members that are barred there."""
     members = [unit.members[i] for i in rows]
     ids = tuple(m.client_id for m in members)
-    open_to = [
-        index
-        for index, candidate in enumerate(unit.candidates)
-        if not all(m.barred_cohort == candidate.cohort_id for m in members)
+    scores = [
+        scored
+        for scored in score_candidates(unit, evidence, rows, output_weight=config.output_weight)
+        if not all(m.barred_cohort == scored.cohort_id for m in members)
     ]
-    if not open_to:
+    if not scores:
         return (Group(ids),)
-    columns = [len(unit.members) + index for index in open_to]
-    scores = recall_scores(evidence.movements.gram, rows, columns)
-    if np.isnan(scores).all():
-        return (Group(ids),)
-    best = int(np.nanargmax(scores))  # the older cohort on ties
-    score = float(scores[best])
-    if score < config.recall_threshold:
-        return (Group(ids, None, score),)
-    cohort_id = unit.candidates[open_to[best]].cohort_id
-    barred = [i for i in rows if unit.members[i].barred_cohort == cohort_id]
-    free = tuple(m.client_id for m in members if m.barred_cohort != cohort_id)
-    recalled = Group(free, cohort_id, score)
+    best = max(scores, key=lambda scored: scored.score)  # the older cohort on ties
+    if best.score < config.recall_threshold:
+        return (Group(ids, None, best.score, recall_witness=best.witness),)
+    barred = [i for i in rows if unit.members[i].barred_cohort == best.cohort_id]
+    free = tuple(m.client_id for m in members if m.barred_cohort != best.cohort_id)
+    recalled = Group(free, best.cohort_id, best.score, recall_witness=best.witness)
     return (recalled, *_recall(unit, evidence, config, barred)) if barred else (recalled,)
 
 
@@ -179,6 +173,7 @@ def _evidence_rows(
                     (name, round(share, EVIDENCE_DIGITS))
                     for name, share in evidence.movements.top_layers(index)
                 ),
+                recall_witness=group.recall_witness,
             )
         )
     return tuple(rows)

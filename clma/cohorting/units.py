@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 
-from clma.cohorting.contract import Candidate, CohortingUnit, UnitMember
+from clma.cohorting.contract import Candidate, CohortingUnit, UnitMember, Witness
 from clma.config import FederationConfig
 from clma.drift.quarantine import Triage
 from clma.records import (
@@ -64,6 +64,7 @@ def cohorting_units(
                 candidates=_candidates(state, origin, config),
                 seed=_seed(config, state.round_num, origin),
                 largest_mean_norm=state.cohorts[origin].largest_mean_norm if origin else 0.0,
+                witnesses=_witnesses(state, origin, config),
             )
         )
     return tuple(units)
@@ -106,6 +107,20 @@ def _candidates(
         Candidate(c.cohort_id, model_ref(c.model_digest))
         for c in state.cohorts.values()
         if c.cohort_id != origin and c.status is not CohortStatus.MERGED
+    )
+
+
+def _witnesses(
+    state: FederationState, origin: str | None, config: FederationConfig
+) -> tuple[Witness, ...]:
+    """Return how the cohorts that came from `origin` were founded; older states do not tell."""
+    if not config.cohorting.birth_witness:
+        return ()
+    known = {candidate.cohort_id for candidate in _candidates(state, origin, config)}
+    return tuple(
+        Witness(c.cohort_id, model_ref(c.birth_digest), model_ref(c.origin_digest))
+        for c in state.cohorts.values()
+        if c.cohort_id in known and c.parent == origin and c.birth_digest and c.origin_digest
     )
 
 

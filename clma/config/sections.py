@@ -146,6 +146,9 @@ class CohortingConfig(_Section):
     recall: bool = True
     """Join a known cohort that the movement points to, instead of founding one."""
     recall_threshold: Annotated[float, Field(ge=-1, le=1)] = 0.40
+    birth_witness: bool = False
+    """Compare a group with the updates that founded cohorts out of its own origin, too: the way to
+    a cohort's model turns aside as the model learns on, its birth does not."""
     recall_cooldown: Annotated[int, Field(ge=0)] = 1
     """Rounds after a move in which a client is not recalled to the cohort that it left."""
     n_models: Annotated[int, Field(ge=1, le=64)] = 4

@@ -163,6 +163,7 @@ class Forgetting:
                 model_digest=self._mapped(cohort.model_digest) or cohort.model_digest,
                 previous_digest=self._mapped(cohort.previous_digest),
                 origin_digest=self._mapped(cohort.origin_digest),
+                birth_digest=self._mapped(cohort.birth_digest),
             )
             for cohort_id, cohort in state.cohorts.items()
         }

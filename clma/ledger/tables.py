@@ -102,6 +102,7 @@ _TABLES: Mapping[str, _Table] = {
             "decision": pa.string(),
             "nearest": pa.list_(pa.string()),
             "top_layers": pa.list_(pa.struct({"name": pa.string(), "share": pa.float64()})),
+            "recall_witness": pa.string(),
         },
     ),
     "assignments": _Table(
@@ -134,7 +135,7 @@ _TABLES: Mapping[str, _Table] = {
     ),
 }
 
-_ADDED = frozenset({"voted_in", "scores"})
+_ADDED = frozenset({"voted_in", "scores", "recall_witness"})
 """Columns that older tables lack; they are read as null."""
 
 _PAIRS = {"top_layers": ("name", "share"), "scores": ("cohort_id", "score")}

@@ -44,6 +44,58 @@ def test_weak_resemblance_founds_a_new_cohort(shelf: Shelf, base: str) -> None:
     assert cohorts_of(outcome) == {"p1": "c2"}
 
 
+VOUCHED = preset_config("test", cohorting={"birth_witness": True})
+
+
+def turned_aside(shelf: Shelf, base: str) -> FederationState:
+    """Return a state whose c1 was founded one way and has learned on in another."""
+    birth = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
+    state = with_cohort(one_cohort(base, ["p1"]), shelf.put({"w": [2.0, 9.0, 1.0]}).sha256)
+    born = dataclasses.replace(
+        state.cohorts["c1"], parent="c0", origin_digest=base, birth_digest=birth
+    )
+    return dataclasses.replace(state, cohorts={**state.cohorts, "c1": born})
+
+
+def test_birth_of_a_cohort_vouches_for_it_when_its_model_has_learned_on(
+    shelf: Shelf, base: str
+) -> None:
+    state = turned_aside(shelf, base)
+    updates = [update(shelf, "p1", [3, 1, 1], base, flag=True)]
+
+    plain, vouched = (run(shelf, state, updates, config) for config in (None, VOUCHED))
+
+    assert cohorts_of(plain) == {"p1": "c2"}
+    assert cohorts_of(vouched) == {"p1": "c1"}
+    assert vouched.decision.cohorting[0].recall_witness == "birth"
+
+
+@pytest.mark.parametrize("other", [{"parent": "c2"}, {"birth_digest": None}])
+def test_birth_vouches_only_for_those_who_come_from_there(
+    shelf: Shelf, base: str, other: dict[str, Any]
+) -> None:
+    """Nor does a state from before births were kept."""
+    state = turned_aside(shelf, base)
+    cohorts = {**state.cohorts, "c1": dataclasses.replace(state.cohorts["c1"], **other)}
+    updates = [update(shelf, "p1", [3, 1, 1], base, flag=True)]
+
+    outcome = run(shelf, dataclasses.replace(state, cohorts=cohorts), updates, VOUCHED)
+
+    assert outcome.decision.cohorting[0].recall_witness == "way"
+    assert cohorts_of(outcome) == {"p1": "c2"}
+
+
+def test_cohort_remembers_the_model_it_was_born_with(shelf: Shelf, base: str) -> None:
+    born = run(
+        shelf, one_cohort(base, ["p1"]), [update(shelf, "p1", [3, 1, 1], base, flag=True)]
+    ).state
+    birth = born.cohorts["c1"].model_digest
+    later = run(shelf, born, [update(shelf, "p1", [3, 2, 1], birth)]).state
+
+    assert later.cohorts["c1"].birth_digest == birth
+    assert later.cohorts["c1"].model_digest != birth
+
+
 def moved(state: FederationState, digest: str) -> FederationState:
     """Return the state in which p1 went from c0 to c1 one round ago."""
     client = dataclasses.replace(

@@ -183,6 +183,20 @@ def test_a_model_that_only_this_client_made_gives_way_to_the_one_before(tmp_path
     assert (in_c0.model_digest, in_c0.new_digest) == (made.origin_digest, in_c1.new_digest)
 
 
+def test_what_a_cohort_was_born_with_is_made_again_too(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "store", tmp_path, 3)
+    pass_night(fleet)
+    pass_night(fleet, drifted=(GONE, "p2"))
+    birth = fleet.state().cohorts["c1"].birth_digest
+    pass_night(fleet)
+
+    plan = forget_client(fleet, GONE, reaggregate=True)
+
+    [again] = [m.new_digest for m in plan.influenced if m.model_digest == birth]
+    assert again is not None
+    assert fleet.state().cohorts["c1"].birth_digest == again
+
+
 def test_those_who_trained_from_a_model_made_again_can_send_again(fleet: Federation) -> None:
     drop(fleet, "p2", model(2.0))
 

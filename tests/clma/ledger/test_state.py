@@ -51,6 +51,7 @@ cohorts = st.builds(
     optimizer_digest=st.none() | digests,
     learning_rate_factor=st.floats(1e-6, 1.0),
     alike_within=st.floats(0, 2),
+    birth_digest=st.none() | digests,
 )
 states = st.builds(
     FederationState,

@@ -99,7 +99,7 @@ def test_the_order_of_metrics_in_memory_does_not_change_the_bytes() -> None:
         (
             "cohorting",
             "client_id origin_cohort ks_statistic direction group silhouette recall_cohort "
-            "recall_score decision nearest top_layers",
+            "recall_score decision nearest top_layers recall_witness",
         ),
         (
             "assignments",
