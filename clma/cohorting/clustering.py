@@ -24,6 +24,7 @@ from clma.cohorting.silhouettes import mean_silhouettes
 from clma.cohorting.tree_cuts import cut_from_top
 
 __all__ = [
+    "NO_SPLIT",
     "Clustering",
     "average_linkage",
     "fixed_kmeans",
@@ -34,6 +35,9 @@ __all__ = [
 
 TIE = 1e-9
 """Silhouettes closer than this are equal; then the smaller number of groups wins."""
+
+NO_SPLIT = 2.0
+"""Floor above every silhouette."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ def average_linkage(
     silhouette_floor: float = 0.25,
     silhouette_floor_three: float = 0.20,
     pair_threshold: float = 0.40,
+    split_ceiling: float = 1.0,
 ) -> Clustering:
     """Cluster by average linkage (UPGMA), the number of groups by silhouette.
 
@@ -81,6 +86,9 @@ def average_linkage(
     pair_threshold : float in [-1, 1]
         Where no split stands out, or n = 2 and there is no silhouette, clients and groups stay
         together whose mean cosine is at least this.
+    split_ceiling : float in [-1, 1]
+        No two groups of a split that stands out may have a mean cosine of at least this: a
+        silhouette has no absolute scale. 1 does not ask.
 
     Returns
     -------
@@ -103,11 +111,25 @@ def average_linkage(
     tree = linkage(squareform(distances, checks=False), method="average")
     cuts = cut_from_top(tree, max_groups=min(max_groups, n - 1))
     floor = silhouette_floor_three if n == 3 else silhouette_floor
-    best = _best(cuts, mean_silhouettes(distances, cuts), floor)
+    scores = mean_silhouettes(distances, cuts)
+    n_apart = _n_apart(tree, split_ceiling)
+    best = _best(cuts[:n_apart], scores[:n_apart], floor)
     if max(best.labels) > 0:
         return best
+    refused = _best(cuts, scores, NO_SPLIT)
     alike = in_order(fcluster(tree, 1 - pair_threshold + TIE, criterion="distance"))
-    return Clustering(alike, best.silhouette, unclear=max(alike) >= max_groups)
+    return Clustering(alike, refused.silhouette, unclear=max(alike) >= max_groups)
+
+
+def _n_apart(tree: NDArray[np.float64], split_ceiling: float) -> int:
+    """Return how many cuts from the top leave no two groups with a mean cosine at the ceiling.
+
+    In a tree of average linkage the nearest two groups of a cut are the next to be merged, at the
+    mean of their distances.
+    """
+    if split_ceiling >= 1:
+        return len(tree)
+    return int((tree[:, 2] > 1 - split_ceiling + TIE).sum())
 
 
 def silhouette_kmeans(

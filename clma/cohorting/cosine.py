@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from clma.cohorting.clustering import Clustering, average_linkage
+from clma.cohorting.clustering import NO_SPLIT, Clustering, average_linkage
 from clma.cohorting.contract import CohortingUnit, Evidence
 from clma.cohorting.madd import madd_distances
 from clma.config import CohortingConfig
 
 __all__ = ["group_by_direction"]
-
-NO_SPLIT = 2.0
-"""Above every silhouette."""
 
 
 def group_by_direction(
@@ -36,6 +33,7 @@ def group_by_direction(
         evidence.distances,
         max_groups=config.max_groups,
         pair_threshold=config.pair_threshold,
+        split_ceiling=config.split_ceiling,
     )
     floors = config.silhouette_floor, config.silhouette_floor_three
     if config.metric == "madd":

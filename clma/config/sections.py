@@ -135,6 +135,9 @@ class CohortingConfig(_Section):
     """Below it no split stands out (n >= 4)."""
     silhouette_floor_three: Annotated[float, Field(ge=-1, le=1)] = 0.20
     """The same for n = 3."""
+    split_ceiling: Annotated[float, Field(ge=-1, le=1)] = 1.0
+    """No two groups of a split that stands out have a mean cosine of at least this; 1 does not ask.
+    Not for `madd`."""
     center: bool = True
     """`signed_ks`: centre before the projection."""
     variance_kept: Annotated[float, Field(gt=0, le=1)] = 0.95

@@ -57,6 +57,28 @@ def test_clients_that_are_all_different_are_not_forced_together(n: int) -> None:
     assert average_linkage(0.5 * (np.ones((n, n)) - np.eye(n))).labels == (0,) * n
 
 
+def blocks(between: list[list[float]]) -> np.ndarray:
+    """Return distances of pairs that are .05 apart within, as far as said between."""
+    distances = np.kron(np.array(between), np.ones((2, 2)))
+    distances += 0.05 * np.kron(np.eye(len(between)), np.ones((2, 2)) - np.eye(2))
+    return distances
+
+
+@pytest.mark.parametrize(("ceiling", "n_groups"), [(1.0, 2), (0.46, 2), (0.45, 1), (0.40, 1)])
+def test_split_of_groups_that_are_alike_is_refused(ceiling: float, n_groups: int) -> None:
+    """Its silhouette is kept as evidence."""
+    clustering = average_linkage(blocks([[0, 0.55], [0.55, 0]]), split_ceiling=ceiling)
+    assert len(set(clustering.labels)) == n_groups
+    assert clustering.silhouette == pytest.approx(0.5 / 0.55)
+
+
+def test_next_best_split_is_taken_where_it_may_be() -> None:
+    """The first two groups are alike, the third is like neither."""
+    distances = blocks([[0, 0.5, 1.2], [0.5, 0, 1.2], [1.2, 1.2, 0]])
+    assert average_linkage(distances).labels == (0, 0, 1, 1, 2, 2)
+    assert average_linkage(distances, split_ceiling=0.4).labels == (0, 0, 0, 0, 1, 1)
+
+
 def test_without_a_clear_split_the_pair_rule_decides() -> None:
     """Two that resemble each other and one that resembles neither, by a narrow margin."""
     clustering = average_linkage(np.array([[0, 0.55, 0.7], [0.55, 0, 0.65], [0.7, 0.65, 0.0]]))
