@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -51,9 +51,12 @@ def form_groups(unit: CohortingUnit, evidence: Evidence, config: CohortingConfig
     # Whoever was set apart with its whole cohort votes there, whether it moved or not.
     least = 0.0 if keeps_origin else STILL
     moved = np.flatnonzero(evidence.movements.norms[: len(unit.members)] >= least)
-    clustering = _cluster(unit, evidence, config, moved)
+    known = _recall_one_by_one(unit, evidence, config, moved) if config.recall_first else {}
+    rest = np.array([row for row in moved if int(row) not in known], dtype=np.intp)
+    clustering = _cluster(unit, evidence, config, rest)
+    label_of = _labels(rest, clustering, known)
     rows_of_groups = [
-        [int(row) for row, label in zip(moved, clustering.labels, strict=True) if label == g]
+        [int(row) for row, label in zip(rest, clustering.labels, strict=True) if label == g]
         for g in range(max(clustering.labels, default=-1) + 1)
     ]
     groups = tuple(
@@ -61,6 +64,7 @@ def form_groups(unit: CohortingUnit, evidence: Evidence, config: CohortingConfig
         for rows in rows_of_groups
         for group in _recall(unit, evidence, config, rows)
     )
+    groups += tuple(known.values())
     if keeps_origin:
         groups = _with_one_staying(groups)
     still = tuple(m.client_id for i, m in enumerate(unit.members) if i not in set(moved))
@@ -70,7 +74,7 @@ def form_groups(unit: CohortingUnit, evidence: Evidence, config: CohortingConfig
         groups=tuple(sorted(groups, key=lambda group: min(group.members))),
         still=still,
         mean_norm=_mean_norm(unit, evidence),
-        rows=_evidence_rows(unit, evidence, clustering, groups, moved),
+        rows=_evidence_rows(unit, evidence, clustering, groups, label_of),
     )
 
 
@@ -138,15 +142,43 @@ def _recall(
     return (recalled, *_recall(unit, evidence, config, barred)) if barred else (recalled,)
 
 
+def _recall_one_by_one(
+    unit: CohortingUnit, evidence: Evidence, config: CohortingConfig, moved: NDArray[np.intp]
+) -> dict[int, Group]:
+    """Return, by row, the clients that one cohort fits clearly better than every other."""
+    known = {}
+    for row in map(int, moved):
+        member = unit.members[row]
+        scores = score_candidates(unit, evidence, [row], output_weight=config.output_weight)
+        ranked = sorted(scores, key=lambda scored: -scored.score)  # the older cohort on ties
+        if not ranked or ranked[0].cohort_id == member.barred_cohort:
+            continue
+        best, others = ranked[0], ranked[1:]
+        clear = not others or best.score >= others[0].score + config.recall_margin
+        if clear and best.score >= config.recall_threshold:
+            ids = (member.client_id,)
+            known[row] = Group(ids, best.cohort_id, best.score, recall_witness=best.witness)
+    return known
+
+
+def _labels(
+    rest: NDArray[np.intp], clustering: Clustering, known: Mapping[int, Group]
+) -> dict[int, int]:
+    """Number the groups of all rows that moved; last, the cohorts that some were recalled to."""
+    labels = {int(row): label for row, label in zip(rest, clustering.labels, strict=True)}
+    first = max(clustering.labels, default=-1) + 1
+    cohorts = list(dict.fromkeys(group.recall_cohort for group in known.values()))
+    return labels | {row: first + cohorts.index(g.recall_cohort) for row, g in known.items()}
+
+
 def _evidence_rows(
     unit: CohortingUnit,
     evidence: Evidence,
     clustering: Clustering,
     groups: Sequence[Group],
-    moved: NDArray[np.intp],
+    label_of: Mapping[int, int],
 ) -> tuple[CohortingRow, ...]:
     directions = signed_means(evidence.movements)
-    label_of = {int(row): label for row, label in zip(moved, clustering.labels, strict=True)}
     group_of = {client_id: group for group in groups for client_id in group.members}
     rows = []
     for index, member in enumerate(unit.members):

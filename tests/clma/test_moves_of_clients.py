@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clma.config import preset_config
-from clma.records import ClientStatus, Cohort, CohortStatus, FederationState
+from clma.records import ClientStatus, Cohort, CohortStatus, FederationState, SealedUpdate
 from clma.rows import Gate
 from tests.clma.shelf import Shelf, cohorts_of, models, one_cohort, run, update
 
@@ -94,6 +94,47 @@ def test_cohort_remembers_the_model_it_was_born_with(shelf: Shelf, base: str) ->
 
     assert later.cohorts["c1"].birth_digest == birth
     assert later.cohorts["c1"].model_digest != birth
+
+
+@pytest.fixture
+def two_ways(shelf: Shelf, base: str) -> tuple[FederationState, list[SealedUpdate]]:
+    """Two clients that look alike by half, and the two cohorts that they belong to."""
+    state = with_cohort(one_cohort(base, ["p1", "p2"]), shelf.put({"w": [3.0, 2.0, 1.0]}).sha256)
+    other = Cohort("c2", "c0", 1, shelf.put({"w": [3.0, 0.0, 1.0]}).sha256)
+    updates = [
+        update(shelf, "p1", [2, 1.5, 1], base, flag=True),
+        update(shelf, "p2", [2, 0.5, 1], base, flag=True),
+    ]
+    return dataclasses.replace(state, cohorts={**state.cohorts, "c2": other}), updates
+
+
+@pytest.mark.parametrize(
+    ("settings", "cohorts"),
+    [
+        ({}, ["c1", "c1"]),
+        ({"recall_first": True}, ["c1", "c2"]),
+        ({"recall_first": True, "recall_margin": 0.5}, ["c1", "c1"]),
+    ],
+)
+def test_clients_are_recalled_one_by_one_where_one_cohort_fits_clearly_best(
+    shelf: Shelf, two_ways: Any, settings: dict[str, Any], cohorts: list[str]
+) -> None:
+    outcome = run(shelf, *two_ways, preset_config("test", cohorting=settings))
+    assert list(cohorts_of(outcome).values()) == cohorts
+    assert {row.decision for row in outcome.decision.cohorting} == {"recalled"}
+
+
+def test_who_fits_no_cohort_is_grouped_with_its_like(
+    shelf: Shelf, base: str, two_ways: Any
+) -> None:
+    state, [first, second] = two_ways
+    second = dataclasses.replace(second, tensors=shelf.put({"w": [1.0, 1.0, 9.0]}))
+    config = preset_config("test", cohorting={"recall_first": True})
+
+    outcome = run(shelf, state, [first, second], config)
+
+    assert cohorts_of(outcome) == {"p1": "c1", "p2": "c3"}
+    assert [row.group for row in outcome.decision.cohorting] == [1, 0]
 
 
 def moved(state: FederationState, digest: str) -> FederationState:
