@@ -15,12 +15,14 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from clma.errors import DamagedStoreError
+from clma.errors import DamagedStoreError, InvalidConfigError
 from clma.ledger.audit import audit
 from clma.ledger.chain import Entry, EntryKind
 from clma.ledger.federation import Federation
 from clma.ledger.keys import CHECKPOINTS_PREFIX
 from clma.ledger.preflight import Finding, Health, check_store
+from clma.parameters.output_layer import NO_LAYER, output_tensors
+from clma.parameters.tensor_header import TensorFileError
 from clma.records import ClientStatus, FederationState, Phase
 
 __all__ = ["Difference", "DoctorReport", "Projection", "examine"]
@@ -111,6 +113,7 @@ def examine(
     findings = check_store(federation, now=now)
     differences += [_of_place(f) for f in findings if f.health is not Health.OK]
     state = federation.state()
+    differences += _of_output_layer(federation)
     differences += _of_rounds(federation, state, now)
     differences += _of_clients(federation, state)
     for projection in projections:
@@ -136,6 +139,23 @@ def _of_audit(problem: str) -> Difference:
 def _of_place(finding: Finding) -> Difference:
     what, _, mend = finding.detail.partition("; ")
     return Difference("disk", what, mend or "see docs/nights.md")
+
+
+def _of_output_layer(federation: Federation) -> Iterator[Difference]:
+    cohorting = federation.config.cohorting
+    if cohorting.output_weight == 0 or cohorting.output_layer == NO_LAYER:
+        return
+    mend = "name it: clma configure --set cohorting.output_layer=LAYER, or none"
+    try:
+        found = output_tensors(federation.spec, cohorting)
+    except InvalidConfigError as error:
+        yield Difference("settings", str(error), mend)
+        return
+    except (DamagedStoreError, TensorFileError):  # the audit has told
+        return
+    if not found:
+        what = "no output layer can be told from the model's shapes, whole updates are compared"
+        yield Difference("settings", what, mend)
 
 
 def _of_rounds(

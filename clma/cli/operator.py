@@ -34,6 +34,7 @@ from clma.ledger.federation import Federation
 from clma.ledger.inbox import MESSAGE_FILE
 from clma.ledger.keys import CONFIG_KEY, inbox_prefix
 from clma.ledger.preflight import Health, check_store
+from clma.parameters.output_layer import output_tensors
 from clma.records import ClientStatus, FederationState, Phase
 
 __all__ = ["configure", "init", "status"]
@@ -124,6 +125,8 @@ def configure(
     after = override_config(_wanted_config(opened, source, apply), settings or [])
     if after.cohorting.method != before.cohorting.method:
         check_source(after, None)
+    if after.cohorting.output_layer != before.cohorting.output_layer:
+        output_tensors(opened.spec, after.cohorting)
     changed = changed_settings(before, after)
     if not dry_run:
         opened.configure(after)

@@ -55,6 +55,8 @@ from clma.ledger.sealed import tidy_inbox, write_sealed
 from clma.ledger.settings import FederationSettings, write_config
 from clma.ledger.state import changes
 from clma.ledger.store import Store
+from clma.parameters.output_layer import output_tensors
+from clma.parameters.tensor_file import TensorFile
 from clma.records import (
     ROOT_COHORT,
     ArtifactRef,
@@ -116,12 +118,15 @@ class Federation(FederationSettings):
         ConflictError
             If the folder already holds a federation, or two ids differ in case only.
         InvalidConfigError
-            If the base model or a public key cannot be used.
+            If the base model or a public key cannot be used, or the configuration names an output
+            layer that the model lacks.
         UnknownClientError
             If an id is not allowed.
         """
         store = Store.open(url)
         data = read_base_model(base)
+        with TensorFile(base) as file:
+            output_tensors(file.specs, config.cohorting)
         digest = hashlib.sha256(data).hexdigest()
         clients = register_clients({}, client_ids, digest)
         keys = register_keys({}, public_keys or {}, clients, round_num=0)

@@ -111,6 +111,14 @@ def test_configure_refuses_it_as_well(shell: Shell) -> None:
     assert "plants cannot send them yet" in shell.err
 
 
+def test_configure_refuses_a_layer_that_the_model_lacks(shell: Shell) -> None:
+    shell.init()
+
+    shell.run("configure", "--set", "cohorting.output_layer=hat", wanted=1)
+
+    assert "the model has no layer 'hat'" in " ".join(shell.err.split())
+
+
 def test_init_warns_of_a_disk_that_is_too_small(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,13 +3,16 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from clma.config import override_config, preset_config
 from clma.doctor import Difference, DoctorReport, examine
+from clma.errors import InvalidConfigError
 from clma.ledger.federation import Federation
 from clma.ledger.keys import entry_key, table_key
 from clma.night import close_round
-from tests.clma.ledger.fleet import NOW, drop, make_fleet
+from tests.clma.ledger.fleet import NOW, drop, make_fleet, model, written
 
 HOUR = dt.timedelta(hours=1)
 
@@ -108,3 +111,23 @@ def test_what_a_server_shows_is_compared_by_who_knows_it(fleet: Federation) -> N
 
     assert missing in report.differences
     assert not report.is_well
+
+
+def test_a_model_without_a_clear_output_layer_is_told(tmp_path: Path) -> None:
+    """Only where its output layer is to count; to say that there is none is an answer."""
+    two_heads = model(tail__weight=np.ones((5, 3), np.float32))
+    base = written(tmp_path / "base.safetensors", two_heads)
+    config = preset_config("fleet", cohorting={"output_weight": 0.5})
+    fleet = Federation.create(tmp_path / "store", config, base, now=NOW)
+
+    told = [line for line in found(fleet) if "no output layer can be told" in line]
+    fleet.configure(override_config(config, ["cohorting.output_layer=none"]))
+
+    assert [line.partition(":")[0] for line in told] == ["settings"]
+    assert not [line for line in found(fleet) if line.startswith("settings")]
+
+
+def test_a_federation_with_an_unknown_output_layer_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfigError, match="no layer 'hat'"):
+        make_fleet(tmp_path / "store", tmp_path, cohorting={"output_layer": "hat"})
+    assert not (tmp_path / "store").exists()
