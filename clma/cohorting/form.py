@@ -16,7 +16,7 @@ from clma.cohorting.contract import (
     Grouping,
 )
 from clma.cohorting.methods import METHODS
-from clma.cohorting.recall import score_candidates
+from clma.cohorting.recall import RecallScore, score_candidates
 from clma.config import CohortingConfig
 from clma.errors import InvalidConfigError
 from clma.parameters.moves import EVIDENCE_DIGITS, STILL, mean_norm, signed_means
@@ -134,7 +134,7 @@ def _recall(
     if not scores:
         return (Group(ids),)
     best = max(scores, key=lambda scored: scored.score)  # the older cohort on ties
-    if best.score < config.recall_threshold:
+    if not _fits(best, scores, config):
         return (Group(ids, None, best.score, recall_witness=best.witness),)
     barred = [i for i in rows if unit.members[i].barred_cohort == best.cohort_id]
     free = tuple(m.client_id for m in members if m.barred_cohort != best.cohort_id)
@@ -142,20 +142,24 @@ def _recall(
     return (recalled, *_recall(unit, evidence, config, barred)) if barred else (recalled,)
 
 
+def _fits(best: RecallScore, scores: Sequence[RecallScore], config: CohortingConfig) -> bool:
+    others = [scored.score for scored in scores if scored is not best]
+    margin = best.score - max(others, default=-np.inf)
+    return best.score >= config.recall_threshold and margin >= config.recall_margin
+
+
 def _recall_one_by_one(
     unit: CohortingUnit, evidence: Evidence, config: CohortingConfig, moved: NDArray[np.intp]
 ) -> dict[int, Group]:
-    """Return, by row, the clients that one cohort fits clearly better than every other."""
+    """Return, by row, the clients that a known cohort fits."""
     known = {}
     for row in map(int, moved):
         member = unit.members[row]
         scores = score_candidates(unit, evidence, [row], output_weight=config.output_weight)
-        ranked = sorted(scores, key=lambda scored: -scored.score)  # the older cohort on ties
-        if not ranked or ranked[0].cohort_id == member.barred_cohort:
+        best = max(scores, key=lambda scored: scored.score, default=None)
+        if best is None or best.cohort_id == member.barred_cohort:
             continue
-        best, others = ranked[0], ranked[1:]
-        clear = not others or best.score >= others[0].score + config.recall_margin
-        if clear and best.score >= config.recall_threshold:
+        if _fits(best, scores, config):
             ids = (member.client_id,)
             known[row] = Group(ids, best.cohort_id, best.score, recall_witness=best.witness)
     return known

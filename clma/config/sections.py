@@ -152,11 +152,12 @@ class CohortingConfig(_Section):
     birth_witness: bool = False
     """Compare a group with the updates that founded cohorts out of its own origin, too: the way to
     a cohort's model turns aside as the model learns on, its birth does not."""
+    recall_margin: Annotated[float, Field(ge=0, le=2)] = 0.0
+    """How much better the best cohort has to fit than the second; where several fit, none is known
+    to be right."""
     recall_first: bool = False
-    """Recall clients one by one before the others are grouped, where a cohort fits clearly better
-    than every other one."""
-    recall_margin: Annotated[float, Field(ge=0, le=2)] = 0.10
-    """`recall_first`: how much better."""
+    """Recall clients one by one before the others are grouped: two of opposite drifts can look
+    alike, and their mean then points between the cohorts that they belong to."""
     recall_cooldown: Annotated[int, Field(ge=0)] = 1
     """Rounds after a move in which a client is not recalled to the cohort that it left."""
     n_models: Annotated[int, Field(ge=1, le=64)] = 4

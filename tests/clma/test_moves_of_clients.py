@@ -113,15 +113,28 @@ def two_ways(shelf: Shelf, base: str) -> tuple[FederationState, list[SealedUpdat
     [
         ({}, ["c1", "c1"]),
         ({"recall_first": True}, ["c1", "c2"]),
-        ({"recall_first": True, "recall_margin": 0.5}, ["c1", "c1"]),
+        ({"recall_margin": 0.1}, ["c3", "c3"]),
+        ({"recall_first": True, "recall_margin": 0.3}, ["c1", "c2"]),
+        ({"recall_first": True, "recall_margin": 0.5}, ["c3", "c3"]),
     ],
 )
-def test_clients_are_recalled_one_by_one_where_one_cohort_fits_clearly_best(
+def test_clients_that_look_alike_are_recalled_as_one_unless_one_by_one(
     shelf: Shelf, two_ways: Any, settings: dict[str, Any], cohorts: list[str]
 ) -> None:
+    """Their mean fits both cohorts alike, each of them its own better by .4."""
     outcome = run(shelf, *two_ways, preset_config("test", cohorting=settings))
     assert list(cohorts_of(outcome).values()) == cohorts
-    assert {row.decision for row in outcome.decision.cohorting} == {"recalled"}
+
+
+def test_nobody_is_recalled_alone_to_the_cohort_it_left(
+    shelf: Shelf, base: str, two_ways: Any
+) -> None:
+    state, updates = two_ways
+    left = dataclasses.replace(state.clients["p1"], moved_round=1, origin_cohort="c1")
+    state = dataclasses.replace(state, clients={**state.clients, "p1": left})
+    config = preset_config("test", cohorting={"recall_first": True})
+
+    assert cohorts_of(run(shelf, state, updates, config)) == {"p1": "c2", "p2": "c2"}
 
 
 def test_who_fits_no_cohort_is_grouped_with_its_like(
