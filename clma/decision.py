@@ -10,6 +10,7 @@ from clma.cohorting.placement import Placement
 from clma.config import FederationConfig
 from clma.drift.quarantine import Triage
 from clma.records import (
+    ChoiceMemory,
     ClientState,
     ClientStatus,
     Cohort,
@@ -177,6 +178,7 @@ def _client_after(
             moved
             or (client.unconfirmed and not (accepted and _asked_enough(client, round_num, config)))
         ),
+        choices=ChoiceMemory() if moved else triage.choices.get(client.client_id, client.choices),
     )
 
 

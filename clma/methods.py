@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["METHODS", "MethodTraits"]
+__all__ = ["METHODS", "MethodTraits", "required"]
 
 _AVERAGED = frozenset({"weights", "examples"})
 _FLAGGED = _AVERAGED | {"flag"}
@@ -60,3 +60,17 @@ METHODS: Mapping[str, MethodTraits] = {
     "feddrift_eager": MethodTraits(_FLAGGED | {"loss_vector"}, offers_all=True),
 }
 """By the name in ``cohorting.method``."""
+
+
+def required(method: str, choice: str = "none") -> frozenset[str]:
+    """Return what ``privacy.share`` has to name.
+
+    Parameters
+    ----------
+    method : str
+        ``cohorting.method``.
+    choice : str
+        ``cohorting.choice``.
+    """
+    asked = METHODS[method].requires
+    return asked if choice == "none" else asked | {"choice"}

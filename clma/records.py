@@ -19,6 +19,7 @@ from enum import StrEnum
 
 __all__ = [
     "ArtifactRef",
+    "ChoiceMemory",
     "ClientKey",
     "ClientState",
     "ClientStatus",
@@ -159,6 +160,27 @@ class Cohort:
 
 
 @dataclass(frozen=True, slots=True)
+class ChoiceMemory:
+    """What a client answered when it compared other cohorts' models with its own.
+
+    Parameters
+    ----------
+    leaning : str or None
+        Larger cohort whose model was no worse when it was asked last: if that holds once more, the
+        client goes there.
+    refused : tuple of (cohort id, round)
+        Models that were compared since the last move and not chosen, and when.
+    """
+
+    leaning: str | None = None
+    refused: tuple[tuple[str, int], ...] = ()
+
+    def refused_round(self, cohort_id: str) -> int | None:
+        """Return when a cohort's model was refused last; None if it was not."""
+        return dict(self.refused).get(cohort_id)
+
+
+@dataclass(frozen=True, slots=True)
 class ClientState:
     """One registered client.
 
@@ -185,6 +207,8 @@ class ClientState:
         is bad on its data.
     signature_round : int or None
         Round of whose data the signature is that it was placed by, where the method asks for one.
+    choices : ChoiceMemory
+        Of comparisons with other cohorts' models, where ``cohorting.choice`` asks for them.
     """
 
     client_id: str
@@ -198,6 +222,7 @@ class ClientState:
     origin_cohort: str | None = None
     unconfirmed: bool = False
     signature_round: int | None = None
+    choices: ChoiceMemory = ChoiceMemory()
 
     def way_home(self) -> str | None:
         """Return the cohort that it goes back to if that cohort's model is not bad after all.

@@ -24,6 +24,7 @@ from clma.simulation.run_cell import run_cell
 from clma.updates.reasons import EXPLANATIONS
 
 ROOT = Path(__file__).parents[1]
+PROBE = ' --preset clma-probe --set privacy.share=["weights","flag","examples","choice"]'
 
 
 def block(name: str, page: str = "README.md") -> str:
@@ -58,9 +59,20 @@ def shell(command: str) -> str:
     return done.stdout
 
 
-def test_the_plants_ten_lines_send_an_update(desk: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "page", "settings"),
+    [
+        ("plant", "README.md", ""),
+        ("plant", "README.md", PROBE),
+        ("answers", "docs/levels.md", ""),
+        ("answers", "docs/levels.md", PROBE),
+    ],
+)
+def test_the_plants_ten_lines_send_an_update(
+    desk: Path, name: str, page: str, settings: str
+) -> None:
     init, status, _ = block("server").splitlines()
-    shell(init)
+    shell(init + settings)
     shell(status)
 
     def load(path: Path) -> np.ndarray:
@@ -76,7 +88,7 @@ def test_the_plants_ten_lines_send_an_update(desk: Path) -> None:
         "losses_of": lambda _: [0.5, 0.6],
         "train": lambda weights: weights + 1,
     }
-    exec(compile(block("plant"), "README.md", "exec"), names)  # noqa: S102 - our own README
+    exec(compile(block(name, page), page, "exec"), names)  # noqa: S102 - our own page
 
     sealed = Federation.open(desk / "fleet").seal_round(now=dt.datetime.now(dt.UTC), force=True)
     assert [u.client_id for u in sealed.updates] == ["plant-01"]

@@ -56,28 +56,36 @@ def client_pull(
     federation: NameOption,
     client: ClientOption,
     out: Annotated[Path, typer.Option("--out", help="File to write.")],
+    drifted: Annotated[
+        bool,
+        typer.Option("--drifted", help="Its model became bad: fetch what there is to choose from."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fetch the model that a plant trains on next."""
-    pulled = pull(store, federation, client, out)
+    pulled = pull(store, federation, client, out, drifted=drifted)
     facts = {
         **_facts(pulled),
         "path": str(pulled.path),
         "choice": [{**dataclasses.asdict(m), "path": str(m.path)} for m in pulled.choice],
         "drift": pulled.drift.model_dump(mode="json"),
+        "choice_rule": None if pulled.choice_rule is None else pulled.choice_rule.model_dump(),
         "deadline": time_text(pulled.deadline),
         "confirm_path": None if pulled.confirm_path is None else str(pulled.confirm_path),
     }
+    rule = pulled.choice_rule
+    better = "the best of " if rule is None else "the best, if it is clearly better, of "
     choice = (
-        "; or train the best of "
+        f"; or train {better}"
         + ", ".join(f"{m.cohort_id} in {m.path}" for m in pulled.choice[1:] if m.trainable)
         + " (--trained-from with your update)"
         if any(m.trainable for m in pulled.choice[1:])
         else ""
     )
+    takes = pulled.confirm_takes
     confirm = (
         f"; is the model of {pulled.confirm_cohort} in {pulled.confirm_path} still bad? "
-        "(--confirm or --no-confirm with your update)"
+        f"(--confirm or --no-confirm with your update{', and train it if not' * takes})"
         if pulled.confirm_cohort
         else ""
     )

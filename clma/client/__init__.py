@@ -3,10 +3,12 @@
 A night at a plant, with `train` and `losses_of` its own::
 
     pulled = pull(url, "north", "plant-a", Path("model.safetensors"))
-    reading = DriftReporter(config, Path("drift.json")).observe(
-        losses_of(pulled.path), round_num=pulled.round_num
-    )
-    n_examples = train(pulled.path, out=Path("trained.safetensors"))
+    reporter = DriftReporter(pulled.drift, Path("drift.json"))
+    reading = reporter.observe(losses_of(pulled.path), round_num=pulled.round_num)
+    if reading.drift_detected and pulled.choice_on_drift:
+        pulled = pull(url, "north", "plant-a", pulled.path, drifted=True)
+    choice = choose(pulled, losses_of, reporter)
+    n_examples = train(choice.path, out=Path("trained.safetensors"))
     submit(
         url,
         "north",
@@ -14,19 +16,22 @@ A night at a plant, with `train` and `losses_of` its own::
         tensors=Path("trained.safetensors"),
         n_examples=n_examples,
         drift_flag=reading.drift_detected,
+        confirm=choice.confirm,
+        base_digest=choice.digest,
         pulled=pulled,
     )
 """
 
 from __future__ import annotations
 
-from clma.client.choice import best_model
+from clma.client.choice import Choice, best_model, choose
 from clma.client.monitor import InferenceDriftMonitor, MonitorReading
 from clma.client.pull import ModelOfChoice, PulledModel, pull
 from clma.client.reporter import DriftReporter
 from clma.client.submit import SubmitReceipt, submit
 
 __all__ = [
+    "Choice",
     "DriftReporter",
     "InferenceDriftMonitor",
     "ModelOfChoice",
@@ -34,6 +39,7 @@ __all__ = [
     "PulledModel",
     "SubmitReceipt",
     "best_model",
+    "choose",
     "pull",
     "submit",
 ]

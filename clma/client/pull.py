@@ -10,12 +10,14 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from clma.cohorting.offers import offered_models
-from clma.config import DriftConfig
+from clma.cohorting.questions import question_for
+from clma.config import ChoiceRule, DriftConfig
 from clma.errors import DamagedStoreError, UnknownClientError
 from clma.ledger.durable_file import replace_files
 from clma.ledger.federation import Federation
 from clma.ledger.keys import printable
 from clma.ledger.refusals import refusals_named
+from clma.ledger.store import file_digest
 from clma.records import ClientState, ClientStatus, FederationState, model_ref
 
 __all__ = [
@@ -71,12 +73,20 @@ class PulledModel:
     share_loss : bool
         The policy lets the loss leave the plant.
     confirm_cohort : str or None
-        Cohort that was left last round, if the federation asks whether its model is still bad.
+        Cohort that the federation asks about, as a rule the one that was left last round.
     confirm_path : Path or None
         That cohort's model.
+    confirm_takes : bool
+        If it is not bad, it is trained.
     choice : tuple of ModelOfChoice
-        Where the federation's method lets clients choose: measure the loss of each on fresh data
-        before training, train the best one, and send its digest and, if asked, all losses.
+        Where the federation lets clients choose, the own model first: measure the loss of each on
+        fresh data before training, train the best one, and send its digest and, if asked, all
+        losses.
+    choice_rule : ChoiceRule or None
+        When another model counts as better; None: if its mean loss is smaller.
+    choice_on_drift : bool
+        A client that raised its flag gets the models of all cohorts to choose from: pull again with
+        ``drifted=True``.
     proximal_mu : float, >= 0
         FedProx: strength of the pull back to the model that training starts from.
     learning_rate_factor : float in (0, 1]
@@ -94,7 +104,10 @@ class PulledModel:
     share_loss: bool = False
     confirm_cohort: str | None = None
     confirm_path: Path | None = None
+    confirm_takes: bool = False
     choice: tuple[ModelOfChoice, ...] = ()
+    choice_rule: ChoiceRule | None = None
+    choice_on_drift: bool = False
     proximal_mu: float = 0.0
     learning_rate_factor: float = 1.0
 
@@ -102,7 +115,14 @@ class PulledModel:
 _NOTE = TypeAdapter(PulledModel)
 
 
-def pull(url: str | Path | Federation, federation: str, client_id: str, out: Path) -> PulledModel:
+def pull(
+    url: str | Path | Federation,
+    federation: str,
+    client_id: str,
+    out: Path,
+    *,
+    drifted: bool = False,
+) -> PulledModel:
     """Fetch a client's model.
 
     Parameters
@@ -117,6 +137,9 @@ def pull(url: str | Path | Federation, federation: str, client_id: str, out: Pat
         to ``<out>.json``, so that a later `submit` knows round and base. The model to confirm, if
         any, goes to ``<stem>.origin.safetensors``, models to choose from to
         ``<stem>.<cohort>.safetensors``.
+    drifted : bool
+        The client raised its flag on the model that it pulled before, whose `choice_on_drift` says
+        that there are more to choose from then. Files that are there already are not fetched again.
 
     Raises
     ------
@@ -130,16 +153,21 @@ def pull(url: str | Path | Federation, federation: str, client_id: str, out: Pat
     opened = open_federation(url, federation)
     state = opened.state()
     client = find_client(state, client_id)
-    data = opened.store.get_verified(model_ref(client.serving_digest))
-    confirm_cohort = _cohort_to_confirm(opened, state, client)
+    question = question_for(state, client, opened.config)
+    choice = _models_of_choice(opened, state, client, out, drifted=drifted)
+    wanted = {m.path: m.digest for m in choice[1:]}
     confirm_path = None
-    files: dict[Path, bytes] = {}
-    if confirm_cohort is not None:
-        confirm_path = out.with_name(f"{out.stem}.origin.safetensors")
-        origin = state.cohorts[confirm_cohort].model_digest
-        files[confirm_path] = opened.store.get_verified(model_ref(origin))
-    choice = _models_of_choice(opened, state, client, out)
-    files |= {m.path: opened.store.get_verified(model_ref(m.digest)) for m in choice[1:]}
+    if question is not None:
+        paths = {m.cohort_id: m.path for m in choice[1:]}
+        spare = out.with_name(f"{out.stem}.origin.safetensors")
+        confirm_path = paths.get(question.cohort_id, spare)
+        wanted[confirm_path] = state.cohorts[question.cohort_id].model_digest
+    wanted[out] = client.serving_digest
+    fetched = {
+        path: opened.store.get_verified(model_ref(digest))
+        for path, digest in wanted.items()
+        if not (drifted and _is_there(path, digest))
+    }
     pulled = PulledModel(
         federation=state.federation,
         client_id=client_id,
@@ -150,15 +178,17 @@ def pull(url: str | Path | Federation, federation: str, client_id: str, out: Pat
         deadline=state.deadline,
         drift=opened.config.drift,
         share_loss="loss" in opened.config.privacy.share,
-        confirm_cohort=confirm_cohort,
+        confirm_cohort=None if question is None else question.cohort_id,
         confirm_path=confirm_path,
+        confirm_takes=question is not None and question.takes,
         choice=choice,
+        choice_rule=opened.config.choice_rule(),
+        choice_on_drift=opened.config.cohorting.choice == "all",
         proximal_mu=opened.config.client.proximal_mu,
         learning_rate_factor=state.cohorts[client.cohort_id].learning_rate_factor,
     )
     # The note goes first: a model without its note would be taken for the one of the state.
-    files[note_path(out)] = _NOTE.dump_json(pulled, indent=2)
-    files[out] = data
+    files = {note_path(out): _NOTE.dump_json(pulled, indent=2), **fetched}
     _replace(files)
     return pulled
 
@@ -200,11 +230,11 @@ def find_client(state: FederationState, client_id: str) -> ClientState:
     return client
 
 
-def _cohort_to_confirm(
-    opened: Federation, state: FederationState, client: ClientState
-) -> str | None:
-    home = client.way_home()
-    return home if opened.config.drift.confirm and home in state.cohorts else None
+def _is_there(path: Path, digest: str) -> bool:
+    try:
+        return file_digest(path) == digest
+    except OSError:
+        return False
 
 
 def models_of_choice(
@@ -219,12 +249,17 @@ def models_of_choice(
     """
     opened = open_federation(url, federation)
     state = opened.state()
-    offers = offered_models(state, find_client(state, client_id), opened.config)
+    offers = offered_models(state, find_client(state, client_id), opened.config, drifted=True)
     return {offer.cohort_id: offer.digest for offer in offers}
 
 
 def _models_of_choice(
-    opened: Federation, state: FederationState, client: ClientState, out: Path
+    opened: Federation,
+    state: FederationState,
+    client: ClientState,
+    out: Path,
+    *,
+    drifted: bool,
 ) -> tuple[ModelOfChoice, ...]:
     return tuple(
         ModelOfChoice(
@@ -233,7 +268,9 @@ def _models_of_choice(
             out if number == 0 else out.with_name(f"{out.stem}.{offer.cohort_id}.safetensors"),
             offer.trainable,
         )
-        for number, offer in enumerate(offered_models(state, client, opened.config))
+        for number, offer in enumerate(
+            offered_models(state, client, opened.config, drifted=drifted)
+        )
     )
 
 

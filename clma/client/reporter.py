@@ -46,7 +46,6 @@ class DriftReporter:
 
     def __init__(self, config: DriftConfig, path: Path | None = None) -> None:
         self._detector = make_detector(config)
-        self._margin = config.confirm_margin
         self._path = path
         self._round_num = 0
         self._before = DetectorState()
@@ -81,11 +80,7 @@ class DriftReporter:
             self._save(self._path)
         return reading
 
-    def origin_still_bad(
-        self,
-        losses: Sequence[float] | NDArray[np.float64],
-        own_losses: Sequence[float] | NDArray[np.float64] | None = None,
-    ) -> bool:
+    def origin_still_bad(self, losses: Sequence[float] | NDArray[np.float64]) -> bool:
         """Tell whether the model of the cohort that was left is still bad: the confirm bit.
 
         Asked after `observe` of the same round.
@@ -94,30 +89,19 @@ class DriftReporter:
         ----------
         losses : array of shape (n_samples,)
             Per-sample losses of that model on this round's fresh samples, before training.
-        own_losses : array of shape (n_samples,), optional
-            Of the received model on the same samples in the same order: with
-            ``drift.confirm_margin`` a model that is hardly worse than one's own is not bad.
 
         Returns
         -------
         bool
             True also when no flag was ever raised: then there is nothing to go home from.
-
-        Raises
-        ------
-        InvalidUpdateError
-            If there is no sample, a loss is not finite, or the two are not of equal length.
         """
         mean, standard_error = _mean_and_error(losses)
         before_drift = self._before.loss_before_drift
         if before_drift is None:
             return True
-        worse_than_before = self._detector.is_worse(
+        return self._detector.is_worse(
             self._before, mean, before_drift, standard_error=standard_error
         )
-        if self._margin == 0.0 or own_losses is None:
-            return worse_than_before
-        return worse_than_before and _clearly_worse(losses, own_losses, self._margin)
 
     def _load(self, path: Path) -> None:
         try:
@@ -147,18 +131,3 @@ def _mean_and_error(losses: Sequence[float] | NDArray[np.float64]) -> tuple[floa
     if values.size == 0:
         raise InvalidUpdateError("no losses, wanted at least one fresh sample")
     return float(values.mean()), float(values.std() / np.sqrt(values.size))
-
-
-def _clearly_worse(
-    losses: Sequence[float] | NDArray[np.float64],
-    others: Sequence[float] | NDArray[np.float64],
-    margin: float,
-) -> bool:
-    values, other_values = np.asarray(losses, np.float64), np.asarray(others, np.float64)
-    if values.shape != other_values.shape:
-        raise InvalidUpdateError(
-            f"{values.size} losses of the origin's model and {other_values.size} of the own one, "
-            "wanted both on the same samples"
-        )
-    mean, standard_error = _mean_and_error(values - other_values)
-    return mean > margin * standard_error

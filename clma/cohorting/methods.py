@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from clma.cohorting.algorithm3 import group_by_signed_ks
+from clma.cohorting.answers import triage_by_flag_and_choice
 from clma.cohorting.cfl import split_in_two, triage_whole_cohorts
 from clma.cohorting.choice import triage_by_choice
 from clma.cohorting.contract import GroupFunction
@@ -47,7 +48,7 @@ class Method:
 
 
 METHODS: Mapping[str, Method] = {
-    "cosine": Method(group_by_direction),
+    "cosine": Method(group_by_direction, triage_by_flag_and_choice),
     "signed_ks": Method(group_by_signed_ks),
     "singletons": Method(group_one_each),
     "single": Method(),

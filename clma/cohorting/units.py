@@ -103,6 +103,9 @@ def _candidates(
 ) -> tuple[Candidate, ...]:
     if not config.cohorting.recall or origin is None:
         return ()
+    if config.cohorting.choice == "all":
+        # They had every known model in their hands and trained none of them.
+        return ()
     return tuple(
         Candidate(c.cohort_id, model_ref(c.model_digest))
         for c in state.cohorts.values()

@@ -16,6 +16,7 @@ from clma.config.building import changed_settings, override_config, preset_confi
 from clma.config.presets import PRESETS, requirements
 from clma.config.sections import (
     AggregationConfig,
+    ChoiceRule,
     ClientConfig,
     CohortingConfig,
     DriftConfig,
@@ -30,6 +31,7 @@ from clma.config.text import config_digest, parse_config, render_config
 __all__ = [
     "PRESETS",
     "AggregationConfig",
+    "ChoiceRule",
     "ClientConfig",
     "CohortingConfig",
     "DriftConfig",

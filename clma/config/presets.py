@@ -7,7 +7,7 @@ from typing import Any
 
 from clma.config.sections import CohortingConfig
 from clma.errors import InvalidConfigError
-from clma.methods import METHODS
+from clma.methods import required
 
 __all__ = ["PRESETS", "preset_settings", "requirements"]
 
@@ -52,6 +52,9 @@ def _baseline(method: str, **sections: Mapping[str, Any]) -> dict[str, Mapping[s
 
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "clma": {"drift": _DRIFT, "aggregation": _PRODUCT},
+    "clma-flag": {"drift": {**_DRIFT, "confirm": False}, "aggregation": _PRODUCT},
+    "clma-choice": {"drift": _DRIFT, "cohorting": {"choice": "one"}, "aggregation": _PRODUCT},
+    "clma-probe": {"drift": _DRIFT, "cohorting": {"choice": "all"}, "aggregation": _PRODUCT},
     "clma-sketch": {
         "drift": _DRIFT,
         "cohorting": {"distance": "sketch"},
@@ -104,7 +107,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 
 
 def requirements(preset: str) -> frozenset[str]:
-    """Return what ``privacy.share`` has to name for a preset's method.
+    """Return what ``privacy.share`` has to name for a preset.
 
     Raises
     ------
@@ -112,7 +115,8 @@ def requirements(preset: str) -> frozenset[str]:
         If the preset is unknown.
     """
     section = preset_settings(preset).get("cohorting", {})
-    return METHODS[section.get("method", CohortingConfig().method)].requires
+    default = CohortingConfig()
+    return required(section.get("method", default.method), section.get("choice", default.choice))
 
 
 def preset_settings(preset: str) -> Mapping[str, Mapping[str, Any]]:

@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from clma.methods import METHODS
+from clma.methods import required
 
 __all__ = [
     "AggregationConfig",
+    "ChoiceRule",
     "ClientConfig",
     "CohortingConfig",
     "DriftConfig",
@@ -74,10 +75,13 @@ class DriftConfig(_Section):
     home."""
     confirm_rounds: Annotated[int, Field(ge=1, le=8)] = 1
     """Rounds after a move in which it is asked."""
-    confirm_margin: Annotated[float, Field(ge=0)] = 0.0
-    """The origin's model is not bad either if its loss exceeds that of the client's own model by no
-    more than so many standard errors of their difference, sample by sample; 0: only the loss before
-    the drift counts."""
+
+
+class ChoiceRule(_Section):
+    """When another cohort's model is clearly better than the client's own (`CohortingConfig`)."""
+
+    ratio: Annotated[float, Field(gt=0, le=1)] = 0.5
+    z_score: Annotated[float, Field(ge=0)] = 3.0
 
 
 class CohortingConfig(_Section):
@@ -167,7 +171,20 @@ class CohortingConfig(_Section):
     isolation_rounds: Annotated[int, Field(ge=0)] = 1
     """`feddrift`: rounds in which only its founder trains a new cohort, and it is not merged."""
     max_models: Annotated[int, Field(ge=2, le=256)] = 64
-    """`ifca`, `feddrift`, `feddrift_eager`: most models that a client is sent to choose from."""
+    """`ifca`, `feddrift`, `feddrift_eager`, `choice`: most models that a client is sent to choose
+    from."""
+    choice: Literal["none", "one", "all"] = "none"
+    """`cosine`: whether clients compare other cohorts' models with their own and train the better
+    one: `one` other model at most a night, or `all` of them when a client drifts or was moved."""
+    choice_ratio: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """`choice`: another model is clearly better at no more than this share of the own one's loss,
+    """
+    choice_z: Annotated[float, Field(ge=0)] = 3.0
+    """and beyond so many standard errors of the mean difference, sample by sample."""
+    choice_rounds: Annotated[int, Field(ge=0)] = 3
+    """`choice`: nights after a move in which further cohorts' models are compared."""
+    choice_every: Annotated[int, Field(ge=0)] = 4
+    """`choice`: nights from one comparison with a larger cohort's model to the next; 0: never."""
     warm_up_rounds: Annotated[int, Field(ge=0)] = 5
     """`cfl`: rounds before the first split."""
     mean_norm_share: Annotated[float, Field(gt=0, lt=1)] = 0.4
@@ -191,6 +208,14 @@ class CohortingConfig(_Section):
     silhouette, and then alpha is how far apart the parts of those groups were."""
     schedule: tuple[GivenCohorts, ...] = ()
     """`given`: from which round on which client belongs to which label."""
+
+    @model_validator(mode="after")
+    def _check_choice(self) -> CohortingConfig:
+        if self.choice != "none" and self.method != "cosine":
+            raise ValueError(
+                f"cohorting.choice = {self.choice!r} goes with method 'cosine', got {self.method!r}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_schedule(self) -> CohortingConfig:
@@ -296,13 +321,20 @@ class FederationConfig(_Section):
     privacy: PrivacyConfig = PrivacyConfig()
     identity: IdentityConfig = IdentityConfig()
 
+    def choice_rule(self) -> ChoiceRule | None:
+        """Return when a model of choice counts as better; None: if its mean loss is smaller."""
+        if self.cohorting.choice == "none":
+            return None
+        return ChoiceRule(ratio=self.cohorting.choice_ratio, z_score=self.cohorting.choice_z)
+
     @model_validator(mode="after")
     def _check_policy(self) -> FederationConfig:
-        method = self.cohorting.method
-        missing = METHODS[method].requires - set(self.privacy.share)
+        method, choice = self.cohorting.method, self.cohorting.choice
+        missing = required(method, choice) - set(self.privacy.share)
         if missing:
+            asked = f"method {method!r}" if choice == "none" else f"cohorting.choice = {choice!r}"
             raise ValueError(
-                f"method {method!r} needs {', '.join(sorted(missing))}, "
+                f"{asked} needs {', '.join(sorted(missing))}, "
                 f"privacy.share names only {', '.join(self.privacy.share) or 'nothing'}"
             )
         return self

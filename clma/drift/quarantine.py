@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 
 from clma.config import FederationConfig
 from clma.methods import METHODS
-from clma.records import ClientState, ClientStatus, FederationState, SealedUpdate
+from clma.records import (
+    ChoiceMemory,
+    ClientState,
+    ClientStatus,
+    FederationState,
+    SealedUpdate,
+)
 from clma.rows import SealedRound
 
 __all__ = ["Triage", "quarantine_clients"]
@@ -28,7 +34,7 @@ class Triage:
     quarantined : tuple of client id
         Detached, to be cohorted.
     returning : mapping of client id to cohort id
-        Back to the cohort they came from; their update, trained elsewhere, votes nowhere.
+        Back to the cohort they came from; an update that was trained elsewhere votes nowhere.
     notes : mapping of client id to str
         Why a client was treated otherwise than its flag asked.
     moving : mapping of client id to cohort id
@@ -37,6 +43,8 @@ class Triage:
         Cohorts that end, and the one they live on in.
     scores : mapping of client id to tuple of (cohort id, score)
         What a client measured of every cohort's model, where the method asks for it.
+    choices : mapping of client id to ChoiceMemory
+        What the state is to remember of their comparisons, of those that stay where they are.
     outliers : tuple of client id
         Whose update points against their cohort's: they stay there and vote nowhere
         (`clma.sweep.outliers`).
@@ -50,6 +58,7 @@ class Triage:
     merged: Mapping[str, str] = field(default_factory=dict)
     scores: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     outliers: tuple[str, ...] = ()
+    choices: Mapping[str, ChoiceMemory] = field(default_factory=dict)
 
 
 def quarantine_clients(

@@ -105,11 +105,12 @@ class QuietLevelDetector:
             return DetectorState(first_loss=loss), DriftReading(False, loss)
         level = max(state.losses, default=state.first_loss)
         threshold = self._allowance(state, level, standard_error)
-        if state.flagged_loss is not None:
-            flagged = self.recheck and self._unrelieved(state, loss, standard_error)
-            level = state.loss_before_drift if flagged else level  # it is still the same drift
-        else:
+        if state.flagged_loss is None:
             flagged = loss - level > threshold or (self.creep and self._crept(state, loss))
+        else:
+            flagged = self.recheck and self._unrelieved(state, loss, standard_error)
+            if flagged and state.loss_before_drift is not None:
+                level = state.loss_before_drift  # it is still the same drift
         if flagged:
             after = dataclasses.replace(state, flagged_loss=loss, loss_before_drift=level)
         else:

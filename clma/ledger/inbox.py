@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from clma.cohorting.offers import offered_models
+from clma.cohorting.offers import admissible_bases
 from clma.config import FederationConfig
 from clma.errors import (
     ClmaError,
@@ -114,9 +114,7 @@ def expected_update(
         signed=config.identity.updates == "signed",
         keys=state.keys.get(client.client_id, ()),
         max_clock_skew_hours=config.identity.max_clock_skew_hours,
-        other_bases=tuple(
-            offer.digest for offer in offered_models(state, client, config)[1:] if offer.trainable
-        ),
+        other_bases=admissible_bases(state, client, config),
     )
 
 

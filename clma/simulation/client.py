@@ -7,15 +7,16 @@ in.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clma.client import DriftReporter, PulledModel, best_model, pull, submit
+from clma.client import DriftReporter, PulledModel, choose, pull, submit
 from clma.ledger.federation import Federation
 from clma.parameters.tensor_file import TensorFile, serialize_tensors
 from clma.simulation.fleet import Fleet
@@ -88,29 +89,32 @@ class SimulatedClient:
             federation, federation.name, self._client_id, self._folder / "model.safetensors"
         )
         windows, labels = self._fleet.training_windows(self._client_id, pulled.round_num)
-        base, base_digest, losses = self._choose(pulled, windows, labels)
-        rng = self._rng(federation, pulled.round_num)
+        losses_of = self._measuring(windows, labels)
+        reporter = DriftReporter(pulled.drift, self._folder / "detector.json")
+        before = pulled.drift.loss_point == "before"
+        reading = None
+        if before and (pulled.choice_rule is not None or not pulled.choice):
+            reading = reporter.observe(losses_of(pulled.path), round_num=pulled.round_num)
+            if reading.drift_detected and pulled.choice_on_drift:
+                pulled = pull(
+                    federation, federation.name, self._client_id, pulled.path, drifted=True
+                )
+        choice = choose(pulled, losses_of, reporter)
         trained = train(
-            base,
+            read_parameters(choice.path),
             windows,
             labels,
             model=self._fleet.model,
             config=self._training,
-            rng=rng,
+            rng=self._rng(federation, pulled.round_num),
             proximal_mu=pulled.proximal_mu,
             learning_rate_factor=pulled.learning_rate_factor,
         )
-        watched = base if pulled.drift.loss_point == "before" else trained
-        reporter = DriftReporter(pulled.drift, self._folder / "detector.json")
-        reading = reporter.observe(
-            self._losses(watched, windows, labels), round_num=pulled.round_num
-        )
-        confirm = None
-        if pulled.confirm_path is not None:
-            origin = read_parameters(pulled.confirm_path)
-            confirm = reporter.origin_still_bad(
-                self._losses(origin, windows, labels), self._losses(base, windows, labels)
-            )
+        if reading is None:
+            # IFCA and FedDrift look at the model that was chosen, Algorithm 2 at the trained one.
+            seen = losses_of(choice.path) if before else self._losses(trained, windows, labels)
+            reading = reporter.observe(seen, round_num=pulled.round_num)
+            choice = choose(pulled, losses_of, reporter)
         update = self._folder / "update.safetensors"
         update.write_bytes(serialize_tensors(trained))
         submit(
@@ -120,30 +124,27 @@ class SimulatedClient:
             tensors=update,
             n_examples=len(labels),
             drift_flag=reading.drift_detected,
-            confirm=confirm,
+            confirm=choice.confirm,
             loss=reading.loss if pulled.share_loss else None,
-            losses=losses if "loss_vector" in federation.config.privacy.share else None,
+            losses=dict(choice.losses)
+            if "loss_vector" in federation.config.privacy.share
+            else None,
             round_num=pulled.round_num,
-            base_digest=base_digest,
+            base_digest=choice.digest,
             key=simulated_key(self._fleet, self._client_id),
         )
+        n_losses = 0 if pulled.choice_rule is not None else len(choice.losses)
         return Participation(
             reading.drift_detected,
-            bytes_up=update.stat().st_size + N_LOSS_BYTES * len(losses),
+            bytes_up=update.stat().st_size + N_LOSS_BYTES * n_losses,
             bytes_down=sum(path.stat().st_size for path in _files_of(pulled)),
         )
 
-    def _choose(
-        self, pulled: PulledModel, windows: NDArray[np.float32], labels: NDArray[np.int64]
-    ) -> tuple[dict[str, NDArray[Any]], str, dict[str, float]]:
-        """Return the model to train, its digest, and the losses of all models of choice."""
-        if not pulled.choice:
-            return read_parameters(pulled.path), pulled.base_digest, {}
-        models = [read_parameters(model.path) for model in pulled.choice]
-        losses = [float(self._losses(model, windows, labels).mean()) for model in models]
-        best = best_model(losses, [model.trainable for model in pulled.choice])
-        measured = zip((model.digest for model in pulled.choice), losses, strict=True)
-        return models[best], pulled.choice[best].digest, dict(measured)
+    def _measuring(
+        self, windows: NDArray[np.float32], labels: NDArray[np.int64]
+    ) -> Callable[[Path], NDArray[np.float64]]:
+        """Return what measures a model file on the round's data, each file once."""
+        return cache(lambda path: self._losses(read_parameters(path), windows, labels))
 
     def _losses(
         self,

@@ -12,6 +12,8 @@ from clma.errors import InvalidConfigError
 from clma.methods import METHODS
 
 ASKS_FOR_MORE = {
+    "clma-choice": "choice",
+    "clma-probe": "choice",
     "ifca": "choice",
     "feddrift": "loss_vector",
     "feddrift-eager": "loss_vector",

@@ -3,17 +3,20 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from clma.client import best_model, submit
+from clma.client import DriftReporter, ModelOfChoice, PulledModel, best_model, choose, submit
 from clma.client.pull import models_of_choice
-from clma.config import DriftConfig
+from clma.config import ChoiceRule, DriftConfig
 from clma.drift import DetectorState, make_detector
 from clma.errors import InvalidUpdateError
 from clma.ledger.federation import Federation
 from clma.records import Cohort
 from tests.clma.ledger.fleet import DUE, NOW, make_fleet, model, written
 
+RULE = ChoiceRule(ratio=0.5, z_score=3.0)
+OWN = [1.0, 1.2, 0.9, 1.1]
 BOTH = ["weights", "examples", "flag", "choice", "loss_vector"]
 
 
@@ -29,6 +32,83 @@ def test_model_that_may_not_be_trained_is_not_chosen() -> None:
 def test_no_finite_loss_is_no_choice(losses: list[float]) -> None:
     with pytest.raises(InvalidUpdateError, match="wanted one to train"):
         best_model(losses)
+
+
+@pytest.mark.parametrize(
+    ("other", "best"),
+    [
+        ([0.4, 0.5, 0.3, 0.4], 1),
+        ([0.6, 0.7, 0.5, 0.6], 0),  # better on every sample, but not by half
+        ([0.0, 0.0, 0.0, 1.9], 0),  # less than half, but for one sample
+    ],
+)
+def test_another_model_has_to_be_clearly_better(other: list[float], best: int) -> None:
+    assert best_model([OWN, other], rule=RULE) == best
+
+
+def test_of_equally_good_models_the_first_is_taken() -> None:
+    """Larger cohorts come first; a smaller one's model has to be clearly better than theirs."""
+    good, slightly_better = [0.4, 0.5, 0.3, 0.4], [0.3, 0.4, 0.3, 0.3]
+    assert best_model([OWN, good, slightly_better], rule=RULE) == 1
+    assert best_model([OWN, good, [0.1, 0.1, 0.1, 0.1]], rule=RULE) == 2
+
+
+@pytest.mark.parametrize("unit", [0.1, 10.0])
+def test_unit_of_the_loss_changes_no_choice(unit: float) -> None:
+    losses = [np.array(OWN), np.array([0.4, 0.5, 0.3, 0.4]), np.array([0.3, 0.5, 0.3, 0.4])]
+    assert best_model([unit * loss for loss in losses], rule=RULE) == best_model(losses, rule=RULE)
+
+
+def test_models_are_compared_on_the_same_samples() -> None:
+    with pytest.raises(InvalidUpdateError, match="4 and 2 losses, wanted the same samples"):
+        best_model([OWN, [0.1, 0.1]], rule=RULE)
+
+
+def pulled_models(tmp_path: Path, *, asked: str | None = None, takes: bool = False) -> PulledModel:
+    """Return own model c1, and c0 to choose; their files are only named."""
+    models = tuple(ModelOfChoice(c, f"digest-{c}", tmp_path / c) for c in ("c1", "c0"))
+    return PulledModel(
+        federation="fleet",
+        client_id="p0",
+        round_num=5,
+        cohort_id="c1",
+        base_digest="digest-c1",
+        path=tmp_path / "c1",
+        confirm_cohort=asked,
+        confirm_path=None if asked is None else tmp_path / asked,
+        confirm_takes=takes,
+        choice=models,
+        choice_rule=RULE,
+    )
+
+
+def chosen(pulled: PulledModel, other: list[float]) -> tuple[str, bool | None]:
+    losses = {"c1": np.array(OWN), "c0": np.array(other)}
+    choice = choose(pulled, lambda path: losses[path.name], DriftReporter(DriftConfig()))
+    return choice.digest, choice.confirm
+
+
+def test_clearly_better_model_is_trained_and_named(tmp_path: Path) -> None:
+    assert chosen(pulled_models(tmp_path), [0.1, 0.2, 0.1, 0.1]) == ("digest-c0", None)
+
+
+@pytest.mark.parametrize(("takes", "trained"), [(False, "digest-c1"), (True, "digest-c0")])
+def test_model_that_is_not_bad_is_trained_where_that_is_asked(
+    tmp_path: Path, takes: bool, trained: str
+) -> None:
+    answer = chosen(pulled_models(tmp_path, asked="c0", takes=takes), [1.0, 1.2, 0.9, 1.0])
+    assert answer == (trained, False)
+
+
+@pytest.mark.parametrize("other", [[2.1, 2.1, 2.0, 2.1], [1.0, 0.0, float("nan"), 0.0]])
+def test_bad_model_is_not_trained(tmp_path: Path, other: list[float]) -> None:
+    answer = chosen(pulled_models(tmp_path, asked="c0", takes=True), other)
+    assert answer == ("digest-c1", True)
+
+
+def test_client_without_a_choice_trains_what_it_pulled(tmp_path: Path) -> None:
+    alone = dataclasses.replace(pulled_models(tmp_path), choice=())
+    assert chosen(alone, OWN) == ("digest-c1", None)
 
 
 @pytest.mark.parametrize(("delta", "drifts"), [(0.5, True), (0.6, False)])

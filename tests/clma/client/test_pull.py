@@ -148,3 +148,32 @@ def test_models_of_choice_come_along_the_own_one_first(tmp_path: Path) -> None:
 
 def test_most_clients_have_no_choice(fleet: Federation, tmp_path: Path) -> None:
     assert pull(fleet, "fleet", "p0", tmp_path / "m.safetensors").choice == ()
+
+
+SHARE = ["weights", "flag", "examples", "choice"]
+
+
+def test_flagged_client_fetches_the_other_models_and_its_own_no_second_time(tmp_path: Path) -> None:
+    settings = {"preset": "clma-probe", "privacy": {"share": SHARE}}
+    fleet = make_fleet(tmp_path / "store", tmp_path, **settings)
+    after_a_move(fleet, unconfirmed=False, moved_round=None)
+    first = pull(fleet, "fleet", "p1", tmp_path / "m.safetensors")
+    stamp = first.path.stat().st_mtime_ns
+
+    again = pull(fleet, "fleet", "p1", first.path, drifted=True)
+
+    assert (first.choice, first.choice_on_drift) == ((), True)
+    assert [m.path.read_bytes() for m in again.choice[1:]] == [b"model of c1"]
+    assert again.path.stat().st_mtime_ns == stamp
+
+
+def test_model_in_question_is_fetched_once(tmp_path: Path) -> None:
+    settings = {"preset": "clma-choice", "privacy": {"share": SHARE}}
+    fleet = make_fleet(tmp_path / "store", tmp_path, **settings)
+    after_a_move(fleet)
+
+    pulled = pull(fleet, "fleet", "p0", tmp_path / "m.safetensors")
+
+    assert [m.cohort_id for m in pulled.choice] == ["c1", "c0"]
+    assert pulled.confirm_path == pulled.choice[1].path
+    assert not (tmp_path / "m.origin.safetensors").exists()
