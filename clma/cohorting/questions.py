@@ -105,7 +105,8 @@ def compared_cohorts(
 
     Notes
     -----
-    A client that is drifting, or for which nothing was found yet, compares all, those at rest too.
+    A client that is drifting, or for which nothing was found yet, compares all that are older than
+    a night, those at rest too.
     One that was moved lately did so then; what it is now to find out is whether its new cohort is
     needed, so it compares the larger ones. It would find small ones good that it was a member of:
     their models know its data by heart.
@@ -116,7 +117,8 @@ def compared_cohorts(
     known = [c for c in state.cohorts.values() if c.status is not CohortStatus.MERGED]
     known.sort(key=lambda c: -sizes[c.cohort_id])
     if drifted or client.status is ClientStatus.QUARANTINED:
-        return tuple(known)
+        # Those of last night's false alarms end in this one.
+        return tuple(c for c in known if c.parent is None or c.born_round < state.round_num - 1)
     if not moved_lately(state, client, config):
         return ()
     return tuple(c for c in known if is_larger(state, c.cohort_id, client))

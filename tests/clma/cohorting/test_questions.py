@@ -93,8 +93,13 @@ def test_at_most_one_other_model_a_night_is_offered_at_the_level_of_one() -> Non
     assert offered_to(moved, "one", drifted=True) == ["c4", "c0"]
 
 
-def test_drifting_client_compares_all_that_live_or_rest() -> None:
+def test_drifting_client_compares_all_that_live_or_rest_the_largest_first() -> None:
     assert offered_to(client(9, "c4"), "all", drifted=True) == ["c4", "c0", "c1", "c2"]
+
+
+def test_drifting_client_does_not_compare_a_cohort_of_last_night() -> None:
+    """It may be a false alarm's, whose members are asked for their way home tonight."""
+    assert "c4" not in offered_to(client(9, "c0"), "all", drifted=True)
 
 
 def test_moved_client_compares_only_larger_cohorts() -> None:
@@ -104,7 +109,7 @@ def test_moved_client_compares_only_larger_cohorts() -> None:
 
 def test_quarantined_client_compares_all() -> None:
     held = dataclasses.replace(client(9, "c0"), status=ClientStatus.QUARANTINED)
-    assert offered_to(held, "all") == ["c0", "c1", "c2", "c4"]
+    assert offered_to(held, "all") == ["c0", "c1", "c2"]
 
 
 def test_answer_that_leans_to_a_cohort_is_asked_once_more() -> None:
