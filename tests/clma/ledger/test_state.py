@@ -14,6 +14,7 @@ from clma.ledger.chain import NO_ENTRY, Entry, EntryKind
 from clma.ledger.state import changes, fold
 from clma.records import (
     ArtifactRef,
+    ChoiceMemory,
     ClientState,
     ClientStatus,
     Cohort,
@@ -38,6 +39,11 @@ clients = st.builds(
     moved_round=st.none() | rounds,
     origin_cohort=st.none() | cohort_ids,
     signature_round=st.none() | rounds,
+    choices=st.builds(
+        ChoiceMemory,
+        leaning=st.none() | cohort_ids,
+        refused=st.lists(st.tuples(cohort_ids, rounds)).map(tuple),
+    ),
 )
 cohorts = st.builds(
     Cohort,
@@ -116,3 +122,9 @@ def test_a_record_that_cannot_be_read_names_its_entry() -> None:
 def test_cohorts_from_before_there_were_optimisers_have_none() -> None:
     cohort = {"cohort_id": "c0", "parent": None, "born_round": 0, "model_digest": "aa" * 32}
     assert fold([entry({"cohorts": [cohort]})]).cohorts == {"c0": Cohort("c0", None, 0, "aa" * 32)}
+
+
+def test_client_of_an_earlier_version_has_compared_nothing() -> None:
+    old = {"client_id": "p1", "cohort_id": "c0", "status": "active", "serving_digest": "aa" * 32}
+    entry = Entry(0, EntryKind.FEDERATION_CREATED, EPOCH, NO_ENTRY, {"clients": [old]})
+    assert fold([entry]).clients["p1"].choices == ChoiceMemory()
