@@ -23,7 +23,7 @@ FILES = {
 
 @pytest.mark.parametrize("name", scenario_names())
 def test_every_scenario_makes_a_fleet_of_its_name(name: str) -> None:
-    data = name.partition("/")[0]
+    data = name.partition("/")[0].removesuffix("-short")
     if data in FILES and not (DATA_DIR / FILES[data]).is_file():
         pytest.skip(f"no {FILES[data]}; set CLMA_DATA_DIR to the folder that holds it")
     more = {"n_images": 100} if data == "cifar10" else {}
@@ -40,7 +40,7 @@ def test_every_scenario_makes_a_fleet_of_its_name(name: str) -> None:
 def test_drifting_clients_are_those_of_the_schedule(name: str) -> None:
     fleet = load_scenario(name, 0)
 
-    wanted = {"stationary": 0, "same": 10}.get(name.partition("/")[2], 8)
+    wanted = {"stationary": 0, "long-noise": 0, "same": 10}.get(name.partition("/")[2], 8)
     assert len(fleet.drifted_clients) == wanted
 
 
