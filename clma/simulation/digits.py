@@ -21,7 +21,8 @@ from clma.simulation.dealing import class_shares, deal_evenly, deal_skewed, hold
 from clma.simulation.families import rotating_families
 from clma.simulation.fleet import Fleet, ModelSpec, Windows
 from clma.simulation.images import CONDITIONS, look
-from clma.simulation.schedule import BASE, build_schedule, client_names
+from clma.simulation.long_schedules import default_rounds, schedule_of
+from clma.simulation.schedule import BASE, client_names
 from clma.simulation.shards import ShardSource
 from clma.simulation.training_config import TrainingConfig
 
@@ -44,7 +45,7 @@ def digits_fleet(
     Parameters
     ----------
     shape : str
-        See `clma.simulation.schedule.build_schedule`.
+        See `clma.simulation.long_schedules.schedule_of`.
     kind : {"covariate", "concept", "mixed"}
     seed : int, >= 0
         Deals the images, draws the rounds and the initial model.
@@ -73,13 +74,14 @@ def digits_fleet(
     return Fleet(
         name,
         seed,
-        build_schedule(shape, client_ids, families),
+        schedule_of(shape, client_ids, families),
         source,
         CLASSES,
         ModelSpec.of(
             "clma.simulation.mlp:mlp", n_inputs=SIZE * SIZE, n_hidden=64, n_classes=len(CLASSES)
         ),
         n_windows=N_DRAWN,
+        default_rounds=default_rounds(shape),
         training=TRAINING,
     )
 

@@ -35,6 +35,7 @@ Windows of a plant have the shape (n, n_variables, window), images (n, channels,
 
 _TRAINING = 1  # stream numbers: training and held-out draws must never share a generator
 _HELD_OUT = 2
+_NOISE = 5  # 3 and 4 are the streams of the data sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ class Fleet:
         windows = np.concatenate([windows for windows, _ in drawn])
         labels = np.concatenate([labels for _, labels in drawn])
         order = rng.permutation(len(labels))
-        return windows[order], labels[order]
+        return windows[order], self._mislabel(labels[order], client_id, round_num)
 
     def test_windows(self, client_id: str, round_num: int) -> Windows:
         """Return held-out windows of the concept that holds; the same in all its rounds.
@@ -177,6 +178,17 @@ class Fleet:
         rng = self._rng(_HELD_OUT, client_id, 0)
         windows, labels = self.source.held_out(client_id, concept.condition, rng)
         return windows, concept.relabel(labels)
+
+    def _mislabel(
+        self, labels: NDArray[np.int64], client_id: str, round_num: int
+    ) -> NDArray[np.int64]:
+        """Draw some labels anew where the night is a noisy one; a copy then."""
+        share = self.schedule.label_noise(client_id, round_num)
+        if share == 0.0:
+            return labels
+        rng = self._rng(_NOISE, client_id, round_num)
+        drawn = rng.integers(len(self.classes), size=len(labels))
+        return np.where(rng.random(len(labels)) < share, drawn, labels)
 
     def _draw(
         self, client_id: str, concept: Concept, n_windows: int, rng: np.random.Generator

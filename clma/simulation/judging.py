@@ -29,7 +29,8 @@ def score_clients(
     fleet : Fleet
     round_num : int >= 1
     served : mapping of client id to str
-        Key in `models` of what each client is served after the round.
+        Key in `models` of what each client is served after the round; who has not joined yet is
+        left out.
     models : mapping of str to parameters
     flags : mapping of client id to bool
         Drift flags of the round; without the clients that reported none.
@@ -41,7 +42,7 @@ def score_clients(
     """
     known: dict[tuple[str, bytes], NDArray[Any]] = {}
     scores = []
-    for client_id in fleet.client_ids:
+    for client_id in (c for c in fleet.client_ids if c in served):
         windows, labels = fleet.test_windows(client_id, round_num)
         key = served[client_id], hashlib.sha256(windows.tobytes()).digest()
         if key not in known:

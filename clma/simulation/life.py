@@ -104,8 +104,9 @@ def found_federation(
     scratch.mkdir(parents=True, exist_ok=True)
     base = scratch / "initial.safetensors"
     base.write_bytes(serialize_tensors(fleet.initial_parameters()))
-    public_keys = {c: simulated_key(fleet, c).public for c in fleet.client_ids}
-    federation = Federation.create(url, config, base, fleet.client_ids, public_keys=public_keys)
+    founders = [c for c in fleet.client_ids if fleet.schedule.first_round(c) <= 1]
+    public_keys = {c: simulated_key(fleet, c).public for c in founders}
+    federation = Federation.create(url, config, base, founders, public_keys=public_keys)
     open_next_round(
         federation,
         now=dt.datetime.now(dt.UTC),
@@ -188,19 +189,40 @@ def live(
     parts: list[Participation] = []
     for round_num in range(1, n_rounds + 1):
         if round_num >= federation.state().round_num:
-            parts += [client.take_part(federation) for client in clients.values()]
+            parts += [
+                client.take_part(federation)
+                for client_id, client in clients.items()
+                if fleet.schedule.first_round(client_id) <= round_num
+            ]
+            _register_newcomers(fleet, federation, round_num + 1)
             close(round_num)
         views.append(_view(fleet, federation, round_num))
         if watch is not None:
             watch(views[-1])
     scores = score_fleet(fleet, [row for v in views for row in v.scores], views[-1].cohorts)
-    if len(parts) < n_rounds * len(clients):
+    if len(parts) < _n_parts(fleet, n_rounds):
         return scores  # what went over the wire in rounds lived through before is not known
     return dataclasses.replace(
         scores,
         bytes_up=sum(part.bytes_up for part in parts)
         + sent_signature_bytes(fleet, federation, n_rounds),
         bytes_down=sum(part.bytes_down for part in parts),
+    )
+
+
+def _register_newcomers(fleet: Fleet, federation: Federation, round_num: int) -> None:
+    known = federation.state().clients
+    for client_id, first in fleet.schedule.joins:
+        if first == round_num and client_id not in known:
+            key = simulated_key(fleet, client_id)
+            federation.register_client(client_id, public_key=key.public)
+
+
+def _n_parts(fleet: Fleet, n_rounds: int) -> int:
+    """Return how often a client takes part, over all clients."""
+    return sum(
+        max(0, n_rounds + 1 - fleet.schedule.first_round(client_id))
+        for client_id in fleet.client_ids
     )
 
 

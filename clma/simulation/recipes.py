@@ -16,8 +16,9 @@ from clma.errors import InvalidConfigError
 from clma.simulation import plant
 from clma.simulation.families import KINDS, families_of
 from clma.simulation.fleet import Fleet, ModelSpec
+from clma.simulation.long_schedules import default_rounds, schedule_of
 from clma.simulation.pronto import pronto_fleet
-from clma.simulation.schedule import SHAPES, build_schedule, client_names
+from clma.simulation.schedule import SHAPES, client_names
 
 __all__ = ["load_fleet", "plant_fleet", "recipe_names"]
 
@@ -87,7 +88,7 @@ def plant_fleet(
     Parameters
     ----------
     shape : str
-        See `clma.simulation.schedule.build_schedule`.
+        See `clma.simulation.long_schedules.schedule_of`.
     kind : {"covariate", "concept", "mixed"}
     seed : int, >= 0
         Draws the plants, their data and the initial model.
@@ -108,7 +109,7 @@ def plant_fleet(
     return Fleet(
         name,
         seed,
-        build_schedule(shape, client_ids, families),
+        schedule_of(shape, client_ids, families),
         source,
         plant.CLASSES,
         ModelSpec.of(
@@ -117,4 +118,5 @@ def plant_fleet(
             n_classes=len(plant.CLASSES),
             window=source.window,
         ),
+        default_rounds=default_rounds(shape),
     )

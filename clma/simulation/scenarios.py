@@ -11,6 +11,12 @@
 | recurring | all eight there, back, and there again at the rounds 3, 5, 7 |
 | same | all ten at round 5, to one concept; gas: all age together |
 | skew | as `stagger`, every client with its own class shares, Dirichlet 0.5 |
+| long-recurring | sixty rounds: two concepts come for three seasons each, and go |
+| long-flapping | two clients change every two or three nights, the others once |
+| long-creep | as `gradual`, over nine rounds each |
+| long-late | four clients join at the rounds 15 to 30 and have drifted before |
+| long-reconverge | two families drift apart, to one concept, apart again, and home |
+| long-noise | nobody, but single clients have nights with wrong labels |
 
 Examples
 --------
@@ -31,6 +37,7 @@ from clma.simulation.cranfield import cranfield_fleet
 from clma.simulation.digits import digits_fleet
 from clma.simulation.fleet import Fleet
 from clma.simulation.gas import gas_fleet
+from clma.simulation.long_schedules import LONG_SHAPES
 from clma.simulation.pronto import pronto_fleet
 from clma.simulation.recipes import plant_fleet
 
@@ -46,7 +53,7 @@ class ScenarioSchedule:
     Parameters
     ----------
     shape : str
-        See `clma.simulation.schedule.build_schedule`.
+        See `clma.simulation.long_schedules.schedule_of`.
     kind : {"covariate", "concept", "mixed"}
     skew : float, > 0, or None
         Dirichlet parameter of each client's class shares.
@@ -67,19 +74,22 @@ SCHEDULES = {
     "recurring": ScenarioSchedule("recurring"),
     "same": ScenarioSchedule("same"),
     "skew": ScenarioSchedule("stagger", "concept", DIRICHLET),
+    **{shape: ScenarioSchedule(shape) for shape in LONG_SHAPES},
 }
 """Schedules by name."""
+
+_SHORT = tuple(name for name in SCHEDULES if name not in LONG_SHAPES)
 
 ALLOWED: Mapping[str, tuple[str, ...]] = {
     "plant": tuple(SCHEDULES),
     "digits": tuple(SCHEDULES),
-    "pronto": tuple(SCHEDULES),
+    "pronto": _SHORT,
     # A run knows the classes that it recorded, in the conditions that it was recorded in.
     "cranfield": ("stationary", "stagger", "repeat", "gradual", "recurring", "same"),
     # Sensors age by themselves; what can be chosen is when each site does.
     "gas": ("stagger", "same", "skew"),
-    "cifar10": tuple(SCHEDULES),
-    "cifar10-short": tuple(SCHEDULES),
+    "cifar10": _SHORT,
+    "cifar10-short": _SHORT,
 }
 """Schedules that each data set allows."""
 

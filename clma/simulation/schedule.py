@@ -26,6 +26,7 @@ __all__ = [
     "SHAPES",
     "Concept",
     "DriftEvent",
+    "NoisyNight",
     "Schedule",
     "build_schedule",
     "client_names",
@@ -90,6 +91,23 @@ class DriftEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class NoisyNight:
+    """A client's labels of one round are partly wrong; its concept is what it was.
+
+    Parameters
+    ----------
+    round_num : int, >= 1
+    client_id : str
+    share : float in [0, 1]
+        Of the round's examples that get a label drawn at random.
+    """
+
+    round_num: int
+    client_id: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """All drifts of a fleet.
 
@@ -100,11 +118,26 @@ class Schedule:
         Sorted.
     events : tuple of DriftEvent
         By rising round; the events of one client do not overlap.
+    joins : tuple of (client id, round)
+        Clients that are not there from the first round on, and when they come.
+    noisy_nights : tuple of NoisyNight
+        At most one a client and round.
     """
 
     name: str
     client_ids: tuple[str, ...]
     events: tuple[DriftEvent, ...]
+    joins: tuple[tuple[str, int], ...] = ()
+    noisy_nights: tuple[NoisyNight, ...] = ()
+
+    def first_round(self, client_id: str) -> int:
+        """Return the first round that a client takes part in."""
+        return dict(self.joins).get(client_id, 1)
+
+    def label_noise(self, client_id: str, round_num: int) -> float:
+        """Return the share of a client's labels that are drawn at random in a round."""
+        nights = (n for n in self.noisy_nights if n.client_id == client_id)
+        return next((n.share for n in nights if n.round_num == round_num), 0.0)
 
     def events_of(self, client_id: str) -> tuple[DriftEvent, ...]:
         """Return a client's drifts, first one first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from clma.config import PRESETS
 from clma.ledger.federation import Federation
-from clma.simulation.life import closing, found_federation, live
+from clma.simulation.life import RoundView, closing, found_federation, live
 from clma.simulation.recipes import load_fleet
 from clma.simulation.scores import FleetScores
 
@@ -32,6 +33,29 @@ def lived(
     )
     close = closing(fleet, federation)
     return federation, live(fleet, federation, folder / "plants", n_rounds=n_rounds, close=close)
+
+
+def test_late_client_is_registered_the_night_before_and_scored_from_then_on(
+    tmp_path: Path,
+) -> None:
+    fleet = load_fleet(None, "plant-stationary", seed=0, n_clients=2)
+    late = dataclasses.replace(fleet.schedule, joins=(("plant-02", 3),))
+    fleet = dataclasses.replace(fleet, schedule=late)
+    federation = found_federation(fleet, tmp_path / "store", "fleet", tmp_path, n_rounds=3)
+    views: list[RoundView] = []
+
+    live(
+        fleet,
+        federation,
+        tmp_path,
+        n_rounds=3,
+        close=closing(fleet, federation),
+        watch=views.append,
+    )
+
+    accepted = [[u.client_id for u in federation.sealed_round(r).updates] for r in (1, 2, 3)]
+    assert accepted == [["plant-01"], ["plant-01"], ["plant-01", "plant-02"]]
+    assert [len(view.scores) for view in views] == [1, 2, 2]
 
 
 def models_of(federation: Federation) -> list[str]:
