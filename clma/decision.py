@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from clma.cohorting.placement import Placement
 from clma.config import FederationConfig
 from clma.drift.quarantine import Triage
+from clma.drift.unstable import is_resting, park, remember_move
 from clma.records import (
     ChoiceMemory,
     ClientState,
@@ -22,7 +23,7 @@ from clma.rows import AssignmentRow, CohortRow, DriftRow, Gate, RoundDecision, S
 
 __all__ = ["AggregatedModel", "Measurement", "decide"]
 
-_AWAY = frozenset({ClientStatus.PAUSED, ClientStatus.FORGOTTEN, ClientStatus.UNSTABLE})
+_AWAY = frozenset({ClientStatus.PAUSED, ClientStatus.FORGOTTEN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def decide(
     FederationState, RoundDecision
         Every registered client is in exactly one cohort and is served a model that exists.
     """
-    cohorts = _cohorts_after(state, placement, models)
+    cohorts = _with_streaks(_cohorts_after(state, placement, models), triage)
     accepted = frozenset(update.client_id for update in sealed.updates)
     clients = {
         client_id: _client_after(
@@ -94,7 +95,7 @@ def decide(
     decision = RoundDecision(
         round_num=state.round_num,
         updates=sealed.rows,
-        drift=_drift_rows(state, sealed, config, measurements, triage, placement),
+        drift=_drift_rows(state, sealed, config, measurements, triage, placement, clients),
         cohorting=placement.rows,
         assignments=tuple(_assignment_row(state.clients[i], c) for i, c in clients.items()),
         cohorts=tuple(
@@ -132,12 +133,23 @@ def _cohorts_after(
             optimizer_digest=made.optimizer_digest,
             learning_rate_factor=made.learning_rate_factor,
         )
-    for cohort_id in placement.merged:
-        cohorts[cohort_id] = dataclasses.replace(cohorts[cohort_id], status=CohortStatus.MERGED)
+    for cohort_id, target in placement.merged.items():
+        cohorts[cohort_id] = dataclasses.replace(
+            cohorts[cohort_id], status=CohortStatus.MERGED, merged_into=target
+        )
     for cohort_id, norm in placement.mean_norms.items():
         longest = max(norm, cohorts[cohort_id].largest_mean_norm)
         cohorts[cohort_id] = dataclasses.replace(cohorts[cohort_id], largest_mean_norm=longest)
     return cohorts
+
+
+def _with_streaks(cohorts: Mapping[str, Cohort], triage: Triage) -> dict[str, Cohort]:
+    """Write down which of the cohorts that were compared are alike."""
+    compared = {
+        cohort_id: dataclasses.replace(cohorts[cohort_id], alike_to=to, alike_rounds=rounds)
+        for cohort_id, (to, rounds) in triage.alike.items()
+    }
+    return {**cohorts, **compared}
 
 
 def _longest_of(cohort_id: str | None, state: FederationState) -> float:
@@ -164,22 +176,31 @@ def _client_after(
     digest = cohorts[target].model_digest
     moved = target != client.cohort_id
     went_home = client.client_id in triage.returning
-    return dataclasses.replace(
+    status = ClientStatus.ACTIVE if accepted else ClientStatus.MISSING
+    if is_resting(client, round_num + 1):
+        status = ClientStatus.UNSTABLE
+    merged = client.cohort_id in placement.merged
+    client = dataclasses.replace(
         client,
         cohort_id=target,
-        status=ClientStatus.ACTIVE if accepted else ClientStatus.MISSING,
+        status=status,
         serving_digest=digest,
         serving_since=round_num + 1 if digest != client.serving_digest else client.serving_since,
         # A client that went home has no move left to confirm.
         moved_round=None if went_home else round_num if moved else client.moved_round,
         origin_cohort=None if went_home else client.cohort_id if moved else client.origin_cohort,
         unconfirmed=not went_home
+        and not merged
         and (
             moved
             or (client.unconfirmed and not (accepted and _asked_enough(client, round_num, config)))
         ),
         choices=ChoiceMemory() if moved else triage.choices.get(client.client_id, client.choices),
+        moves=remember_move(client.moves, client.cohort_id, round_num, config)
+        if moved and not merged
+        else client.moves,
     )
+    return park(client, round_num, cohorts, config)
 
 
 def _asked_enough(client: ClientState, round_num: int, config: FederationConfig) -> bool:
@@ -194,6 +215,7 @@ def _drift_rows(
     measurements: Sequence[Measurement],
     triage: Triage,
     placement: Placement,
+    clients: Mapping[str, ClientState],
 ) -> tuple[DriftRow, ...]:
     voted_in = {voter.client_id: job.cohort_id for job in placement.jobs for voter in job.voters}
     norms = {m.client_id: m.update_norm for m in measurements}
@@ -207,12 +229,26 @@ def _drift_rows(
             loss=update.loss if shares_loss else None,
             update_norm=norms.get(update.client_id),
             server_check="outlier" if update.client_id in outliers else "ok",
-            detail=triage.notes.get(update.client_id),
+            detail=_detail(state, clients[update.client_id], triage, placement),
             voted_in=voted_in.get(update.client_id),
             scores=triage.scores.get(update.client_id, ()),
         )
         for update in sorted(sealed.updates, key=lambda u: u.client_id)
     )
+
+
+def _detail(
+    state: FederationState, after: ClientState, triage: Triage, placement: Placement
+) -> str | None:
+    """Return everything there is to say about a client, None if that is nothing."""
+    client_id = after.client_id
+    notes = [triage.notes.get(client_id), placement.notes.get(client_id)]
+    if after.rests_until > state.clients[client_id].rests_until:
+        notes.append(
+            f"unstable: it moved too often, and is parked in {after.cohort_id} until round "
+            f"{after.rests_until}"
+        )
+    return "; ".join(note for note in notes if note) or None
 
 
 def _assignment_row(before: ClientState, after: ClientState) -> AssignmentRow:
@@ -237,6 +273,7 @@ def _cohort_row(
     known = before.cohorts.get(cohort.cohort_id)
     unchanged = known is not None and known.model_digest == cohort.model_digest
     reason = placement.too_few.get(cohort.cohort_id)
+    merged = placement.merged.get(cohort.cohort_id)
     return CohortRow(
         cohort_id=cohort.cohort_id,
         parent=cohort.parent,
@@ -248,5 +285,5 @@ def _cohort_row(
         model_digest=cohort.model_digest,
         previous_digest=cohort.previous_digest,
         gate=Gate.HELD if reason else Gate.UNCHANGED if unchanged else Gate.PROMOTED,
-        gate_detail=reason,
+        gate_detail=f"became part of {merged}" if merged else reason,
     )

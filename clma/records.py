@@ -26,6 +26,7 @@ __all__ = [
     "Cohort",
     "CohortStatus",
     "FederationState",
+    "Move",
     "Phase",
     "SealedUpdate",
     "TensorSpec",
@@ -143,6 +144,14 @@ class Cohort:
     birth_digest : str or None
         Model that its first members made; None where none did, and in states from before it was
         kept.
+    dormant_since : int or None
+        Round after which it had no member any more; None while it has some.
+    alike_to : str or None
+        Older cohort whose model went the same way as its own, where cohorts are merged.
+    alike_rounds : int
+        For how many rounds in a row.
+    merged_into : str or None
+        Cohort that it lives on in, where its status is `merged` and that was written down.
     """
 
     cohort_id: str
@@ -157,6 +166,18 @@ class Cohort:
     learning_rate_factor: float = 1.0
     alike_within: float = 0.0
     birth_digest: str | None = None
+    dormant_since: int | None = None
+    alike_to: str | None = None
+    alike_rounds: int = 0
+    merged_into: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A client left a cohort for another one in a round."""
+
+    round_num: int
+    left: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +230,10 @@ class ClientState:
         Round of whose data the signature is that it was placed by, where the method asks for one.
     choices : ChoiceMemory
         Of comparisons with other cohorts' models, where ``cohorting.choice`` asks for them.
+    moves : tuple of Move
+        Of the newest rounds, where clients that move too often are parked.
+    rests_until : int
+        Last round for which it is parked; see `ClientStatus.UNSTABLE`.
     """
 
     client_id: str
@@ -223,6 +248,8 @@ class ClientState:
     unconfirmed: bool = False
     signature_round: int | None = None
     choices: ChoiceMemory = ChoiceMemory()
+    moves: tuple[Move, ...] = ()
+    rests_until: int = 0
 
     def way_home(self) -> str | None:
         """Return the cohort that it goes back to if that cohort's model is not bad after all.
@@ -296,18 +323,25 @@ class FederationState:
         """Return the cohorts that train, in the order of their birth."""
         return tuple(c for c in self.cohorts.values() if c.status is CohortStatus.ACTIVE)
 
+    def lives_on_in(self, cohort_id: str) -> str:
+        """Return the cohort that a merged one lives on in; any other one itself."""
+        while (into := self.cohorts[cohort_id].merged_into) is not None:
+            cohort_id = into
+        return cohort_id
+
     def rested(self) -> FederationState:
         """Return the state with every cohort active or dormant as its members have it."""
         cohorts = {
-            cohort_id: cohort
-            if cohort.status is CohortStatus.MERGED
-            else replace(
-                cohort,
-                status=CohortStatus.ACTIVE if self.members(cohort_id) else CohortStatus.DORMANT,
-            )
+            cohort_id: cohort if cohort.status is CohortStatus.MERGED else self._rested(cohort)
             for cohort_id, cohort in self.cohorts.items()
         }
         return replace(self, cohorts=cohorts)
+
+    def _rested(self, cohort: Cohort) -> Cohort:
+        if self.members(cohort.cohort_id):
+            return replace(cohort, status=CohortStatus.ACTIVE, dormant_since=None)
+        since = self.round_num if cohort.dormant_since is None else cohort.dormant_since
+        return replace(cohort, status=CohortStatus.DORMANT, dormant_since=since)
 
     def members(self, cohort_id: str) -> tuple[str, ...]:
         """Return the sorted ids of a cohort's clients, without forgotten and quarantined ones."""

@@ -36,6 +36,7 @@ from clma.records import ROOT_COHORT, ArtifactRef, FederationState, model_ref
 from clma.rows import RoundDecision, SealedRound
 from clma.sweep.columns import Columns, plan_columns
 from clma.sweep.means import Sweep
+from clma.sweep.merging import merge_cohorts
 from clma.sweep.outliers import hold_out_outliers
 from clma.sweep.plan import CONSENSUS, Shard, plan_sweep, rule_of
 from clma.sweep.shard import measurements, sweep_shard, unit_evidence
@@ -207,6 +208,7 @@ def run_round(
     columns = columns_of(model_ref(root_digest), open_tensors, config)
     triage = triage_clients(state, sealed, config)
     triage = hold_out_outliers(sealed, triage, columns, open_tensors, config)
+    triage = merge_cohorts(state, sealed, triage, columns, open_tensors, config)
     units = cohorting_units(state, sealed, triage, config)
     plan = plan_sweep(sealed, triage, units, config)
     models: dict[str, AggregatedModel] = {}

@@ -8,6 +8,7 @@ from functools import partial
 from prefect import get_run_logger, task
 
 from clma.drift.quarantine import Triage
+from clma.sweep.merging import merge_cohorts
 from clma.sweep.outliers import hold_out_outliers
 from tasks.brief_log import log_lines
 from tasks.night import (
@@ -30,19 +31,17 @@ __all__ = ["check_voters"]
 def check_voters(night: Night, quarantine: Quarantine) -> Quarantine:
     """Compare where the voters of a cohort point; return the quarantine without the outliers."""
     federation = open_federation(night)
-    _, sealed = sealed_inputs(federation, night)
+    state, sealed = sealed_inputs(federation, night)
     triage = load_stage(federation, quarantine.triage, Triage)
     # Shares of which none is its own: the sweep reads all of these files and checks every one.
     unchecked = partial(federation.open_tensors_of_share, index=1, count=1)
-    checked = hold_out_outliers(
-        sealed,
-        triage,
-        load_columns(federation, night),
-        unchecked,
-        config_of_night(federation, night),
-    )
+    columns, config = load_columns(federation, night), config_of_night(federation, night)
+    checked = hold_out_outliers(sealed, triage, columns, unchecked, config)
+    checked = merge_cohorts(state, sealed, checked, columns, federation.open_tensors, config)
     if checked == triage:
         return quarantine
     lines = (f"{client}: {checked.notes[client]}" for client in checked.outliers)
     log_lines(get_run_logger().warning, lines, "drift")
+    merges = (f"cohort {part} became part of {whole}" for part, whole in checked.merged.items())
+    log_lines(get_run_logger().info, merges, "cohorting")
     return dataclasses.replace(quarantine, triage=save_stage(federation, night, "checked", checked))

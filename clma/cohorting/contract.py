@@ -106,6 +106,8 @@ class CohortingUnit:
         Length of the longest mean update of the origin cohort so far, where the method keeps it.
     witnesses : tuple of Witness
         In the order of their cohorts' birth; empty where they are not asked for.
+    newcomers : bool
+        First updates: each is compared with the known cohorts alone, and founds none.
     """
 
     unit_id: str
@@ -116,6 +118,7 @@ class CohortingUnit:
     seed: int
     largest_mean_norm: float = 0.0
     witnesses: tuple[Witness, ...] = ()
+    newcomers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from clma.cohorting.contract import (
 )
 from clma.cohorting.methods import METHODS
 from clma.cohorting.recall import RecallScore, score_candidates
+from clma.cohorting.singletons import group_one_each
 from clma.config import CohortingConfig
 from clma.errors import InvalidConfigError
 from clma.parameters.moves import EVIDENCE_DIGITS, STILL, mean_norm, signed_means
@@ -45,7 +46,7 @@ def form_groups(unit: CohortingUnit, evidence: Evidence, config: CohortingConfig
     Notes
     -----
     A client whose update is shorter than 1e-12 flagged without moving: it is compared with nobody
-    and stays in its cohort.
+    and stays in its cohort. So does a newcomer that points to no known cohort.
     """
     keeps_origin = METHODS[config.method].keeps_origin
     # Whoever was set apart with its whole cohort votes there, whether it moved or not.
@@ -67,11 +68,13 @@ def form_groups(unit: CohortingUnit, evidence: Evidence, config: CohortingConfig
     groups += tuple(known.values())
     if keeps_origin:
         groups = _with_one_staying(groups)
-    still = tuple(m.client_id for i, m in enumerate(unit.members) if i not in set(moved))
+    found = [g for g in groups if g.recall_cohort is not None or not unit.newcomers]
+    placed = {client_id for group in found for client_id in group.members}
+    still = tuple(m.client_id for m in unit.members if m.client_id not in placed)
     return Grouping(
         unit_id=unit.unit_id,
         reference=unit.reference,
-        groups=tuple(sorted(groups, key=lambda group: min(group.members))),
+        groups=tuple(sorted(found, key=lambda group: min(group.members))),
         still=still,
         mean_norm=_mean_norm(unit, evidence),
         rows=_evidence_rows(unit, evidence, clustering, groups, label_of),
@@ -99,7 +102,7 @@ def _cluster(
         evidence.ks_statistics[moved],
         None if evidence.raw_gram is None else evidence.raw_gram[square],
     )
-    group = METHODS[config.method].group
+    group = group_one_each if unit.newcomers else METHODS[config.method].group
     if group is None:  # such a method sets nobody apart
         raise InvalidConfigError(
             f"method {config.method!r} groups nobody, got {moved.size} clients"
@@ -200,7 +203,7 @@ def _evidence_rows(
                 recall_cohort=group.recall_cohort,
                 recall_score=_rounded(group.recall_score),
                 decision="kept"
-                if label < 0 or group.stays
+                if label < 0 or group.stays or (unit.newcomers and not recalled)
                 else "recalled"
                 if recalled
                 else "created",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -66,6 +67,8 @@ class Placement:
         Cohorts that end, and the one they live on in.
     mean_norms : mapping of cohort id to float
         Length of the mean update of cohorts whose members were compared as a whole.
+    notes : mapping of client id to str
+        Why a client was placed otherwise than its movement asked.
     """
 
     moves: Mapping[str, str]
@@ -75,6 +78,7 @@ class Placement:
     rows: tuple[CohortingRow, ...]
     merged: Mapping[str, str] = field(default_factory=dict)
     mean_norms: Mapping[str, float] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 def voting_jobs(
@@ -125,18 +129,34 @@ def place_groups(
     single example, smaller than the cohort quorum, or with fewer voters than the aggregation rule
     needs, is held in quarantine: it gets no model, and loses none. So is a client that was unlike
     too many others at once, for one night: flags without a shift look like that. If it is still in
-    quarantine the night after, it founds a cohort. A recalled group's updates are not averaged into
-    the cohort it joins: they were trained from another start.
+    quarantine the night after, it founds a cohort. So is a group that would need one live cohort
+    more than `max_live_cohorts`, for as long as that is so; going home is never refused. A recalled
+    group's updates are not averaged into the cohort it joins: they were trained from another start.
     """
     updates = {u.client_id: u for u in sealed.updates}
     voting, too_few = voting_jobs(triage, updates, config)
     jobs = list(voting)
     moves = {**triage.returning, **triage.moving, **_moves_of_merged(state, triage, updates)}
     held: list[str] = []
+    notes: dict[str, str] = {}
+    live = _kept_live(state, moves, groupings)
+    most = config.cohorting.max_live_cohorts or math.inf
     n_known = 1 + max(cohort_number(c) for c in state.cohorts)
     for grouping, group in _ordered(groupings):
-        if group.recall_cohort is not None:
-            moves.update(dict.fromkeys(group.members, group.recall_cohort))
+        recalled = group.recall_cohort and triage.merged.get(
+            group.recall_cohort, group.recall_cohort
+        )
+        target = recalled or f"c{n_known}"
+        if not group.stays and target not in live and len(live) >= most:
+            held.extend(group.members)
+            notes |= dict.fromkeys(
+                group.members,
+                f"held: {len(live)} cohorts live, cohorting.max_live_cohorts is {most}",
+            )
+            continue
+        if recalled:
+            live.add(target)
+            moves.update(dict.fromkeys(group.members, target))
             continue
         if group.stays:
             origin = state.clients[min(group.members)].cohort_id
@@ -148,7 +168,7 @@ def place_groups(
                 too_few[origin] = reason
             continue
         job = AggregationJob(
-            cohort_id=f"c{n_known}",
+            cohort_id=target,
             voters=tuple(updates[m] for m in sorted(group.members)),
             parent=state.clients[min(group.members)].cohort_id,
             reference_digest=grouping.reference.sha256,
@@ -157,6 +177,7 @@ def place_groups(
             held.extend(group.members)
             continue
         jobs.append(job)
+        live.add(job.cohort_id)
         moves.update(dict.fromkeys(group.members, job.cohort_id))
         n_known += 1
     return Placement(
@@ -171,7 +192,21 @@ def place_groups(
             for grouping, group in _ordered(groupings)
             if group.stays
         },
+        notes=notes,
     )
+
+
+def _kept_live(
+    state: FederationState, moves: Mapping[str, str], groupings: Sequence[Grouping]
+) -> set[str]:
+    """Return the cohorts with a member whatever becomes of the groups."""
+    out = {ClientStatus.FORGOTTEN, ClientStatus.QUARANTINED}
+    open_ = {m for _, group in _ordered(groupings) for m in group.members if not group.stays}
+    return {
+        moves.get(client_id, client.cohort_id)
+        for client_id, client in state.clients.items()
+        if client_id in moves or (client_id not in open_ and client.status not in out)
+    }
 
 
 def _moves_of_merged(

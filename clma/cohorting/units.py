@@ -8,6 +8,7 @@ one average instead (`reference = "consensus"`).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 
 from clma.cohorting.contract import Candidate, CohortingUnit, UnitMember, Witness
 from clma.config import FederationConfig
@@ -25,6 +26,8 @@ from clma.rows import SealedRound
 
 __all__ = ["cohorting_units"]
 
+_Pools = dict[tuple[int, str], list[UnitMember]]
+
 
 def cohorting_units(
     state: FederationState, sealed: SealedRound, triage: Triage, config: FederationConfig
@@ -40,8 +43,22 @@ def cohorting_units(
     config : FederationConfig
     """
     updates = {u.client_id: u for u in sealed.updates}
-    pools: dict[tuple[int, str], list[UnitMember]] = {}
-    for client_id in triage.quarantined:
+    drifted = _pools(state, triage.quarantined, updates, config)
+    first = _pools(state, triage.newcomers, updates, config)
+    return (
+        *_units(state, drifted, config, newcomers=False),
+        *_units(state, first, config, newcomers=True),
+    )
+
+
+def _pools(
+    state: FederationState,
+    client_ids: Sequence[str],
+    updates: Mapping[str, SealedUpdate],
+    config: FederationConfig,
+) -> _Pools:
+    pools: _Pools = {}
+    for client_id in client_ids:
         client, update = state.clients[client_id], updates[client_id]
         pools.setdefault(_pool(client, update, state, config), []).append(
             UnitMember(
@@ -52,12 +69,18 @@ def cohorting_units(
                 _barred(client, state.round_num, config),
             )
         )
+    return pools
+
+
+def _units(
+    state: FederationState, pools: _Pools, config: FederationConfig, *, newcomers: bool
+) -> list[CohortingUnit]:
     units = []
     for (number, reference), members in sorted(pools.items()):
         origin = f"c{number}" if number >= 0 else None
         units.append(
             CohortingUnit(
-                unit_id=_unit_id(origin, reference, pools),
+                unit_id=_unit_id(origin, reference, pools) + "-newcomers" * newcomers,
                 round_num=state.round_num,
                 members=tuple(sorted(members, key=lambda m: m.client_id)),
                 reference=model_ref(reference),
@@ -65,9 +88,10 @@ def cohorting_units(
                 seed=_seed(config, state.round_num, origin),
                 largest_mean_norm=state.cohorts[origin].largest_mean_norm if origin else 0.0,
                 witnesses=_witnesses(state, origin, config),
+                newcomers=newcomers,
             )
         )
-    return tuple(units)
+    return units
 
 
 def _pool(
@@ -81,9 +105,7 @@ def _pool(
     return cohort_number(client.cohort_id), update.base_digest
 
 
-def _unit_id(
-    origin: str | None, reference: str, pools: dict[tuple[int, str], list[UnitMember]]
-) -> str:
+def _unit_id(origin: str | None, reference: str, pools: _Pools) -> str:
     if origin is None:
         return "pool"
     # A client held in quarantine still trains on an older model than the rest of its cohort.
@@ -106,10 +128,13 @@ def _candidates(
     if config.cohorting.choice == "all":
         # They had every known model in their hands and trained none of them.
         return ()
+    forgotten = _out_of_memory(state, config.cohorting.max_remembered)
     return tuple(
         Candidate(c.cohort_id, model_ref(c.model_digest))
         for c in state.cohorts.values()
-        if c.cohort_id != origin and c.status is not CohortStatus.MERGED
+        if c.cohort_id != origin
+        and c.status is not CohortStatus.MERGED
+        and c.cohort_id not in forgotten
     )
 
 
@@ -125,6 +150,15 @@ def _witnesses(
         for c in state.cohorts.values()
         if c.cohort_id in known and c.parent == origin and c.birth_digest and c.origin_digest
     )
+
+
+def _out_of_memory(state: FederationState, max_remembered: int) -> frozenset[str]:
+    """Return the dormant cohorts that are not among those left last; of equals the older ones."""
+    if not max_remembered:
+        return frozenset()
+    dormant = [c for c in state.cohorts.values() if c.status is CohortStatus.DORMANT]
+    dormant.sort(key=lambda c: (c.dormant_since or 0, cohort_number(c.cohort_id)))
+    return frozenset(c.cohort_id for c in dormant[:-max_remembered])
 
 
 def _seed(config: FederationConfig, round_num: int, origin: str | None) -> int:

@@ -75,6 +75,17 @@ class DriftConfig(_Section):
     home."""
     confirm_rounds: Annotated[int, Field(ge=1, le=8)] = 1
     """Rounds after a move in which it is asked."""
+    unstable_moves: Annotated[int, Field(ge=0)] = 0
+    """A client that changes cohort more often than this within `unstable_window` rounds is parked:
+    it votes nowhere and its flag is not followed. 0: nobody is parked."""
+    unstable_window: Annotated[int, Field(ge=1, le=1000)] = 8
+    """Rounds over which moves are counted."""
+    unstable_rest: Annotated[int, Field(ge=1)] = 5
+    """Rounds for which a client is parked; in the last one it joins a known cohort that its update
+    points to."""
+    probation: bool = False
+    """A client's first update votes nowhere; it is compared with the known cohorts, and the client
+    joins one that it points to. Not in the first round."""
 
 
 class ChoiceRule(_Section):
@@ -162,6 +173,17 @@ class CohortingConfig(_Section):
     recall_first: bool = False
     """Recall clients one by one before the others are grouped: two of opposite drifts can look
     alike, and their mean then points between the cohorts that they belong to."""
+    merge: bool = False
+    """Cohorts whose models went the same way, from where their lines parted, become one."""
+    merge_cosine: Annotated[float, Field(ge=-1, le=1)] = 0.5
+    """`merge`: smallest cosine between their ways."""
+    merge_rounds: Annotated[int, Field(ge=1)] = 2
+    """`merge`: rounds in a row in which they were so alike."""
+    max_remembered: Annotated[int, Field(ge=0)] = 0
+    """Dormant cohorts that a movement is compared with, those that were left last; 0: all."""
+    max_live_cohorts: Annotated[int, Field(ge=0)] = 0
+    """Most cohorts with members. A group that would need one more waits in quarantine, on its last
+    good model. 0: no limit."""
     recall_cooldown: Annotated[int, Field(ge=0)] = 1
     """Rounds after a move in which a client is not recalled to the cohort that it left."""
     n_models: Annotated[int, Field(ge=1, le=64)] = 4

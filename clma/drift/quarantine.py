@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from clma.config import FederationConfig
+from clma.drift.unstable import is_resting
 from clma.methods import METHODS
 from clma.records import (
     ChoiceMemory,
@@ -48,6 +49,15 @@ class Triage:
     outliers : tuple of client id
         Whose update points against their cohort's: they stay there and vote nowhere
         (`clma.sweep.outliers`).
+    resting : tuple of client id
+        Parked for moving too often: they stay in their cohort and vote nowhere
+        (`clma.drift.unstable`).
+    newcomers : tuple of client id
+        Whose update votes nowhere and is compared with the known cohorts: their first one, and the
+        last one of a rest.
+    alike : mapping of cohort id to (cohort id or None, int)
+        Of cohorts that were compared: the older one whose model went the same way, and for how many
+        rounds (`clma.cohorting.merge`).
     """
 
     voters: Mapping[str, tuple[str, ...]]
@@ -59,6 +69,9 @@ class Triage:
     scores: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     outliers: tuple[str, ...] = ()
     choices: Mapping[str, ChoiceMemory] = field(default_factory=dict)
+    resting: tuple[str, ...] = ()
+    newcomers: tuple[str, ...] = ()
+    alike: Mapping[str, tuple[str | None, int]] = field(default_factory=dict)
 
 
 def quarantine_clients(
@@ -82,17 +95,30 @@ def quarantine_clients(
     -----
     A client's first update cannot have drifted against a loss it never measured: the flag is noted
     and not followed. A client still in quarantine from an earlier round stays there whatever it
-    flags, until a cohort is found for it.
+    flags, until a cohort is found for it. A first update is on probation only where its cohort has
+    voters that are not new.
     """
     voters: dict[str, list[str]] = {}
     quarantined: list[str] = []
     returning: dict[str, str] = {}
     notes: dict[str, str] = {}
+    resting: list[str] = []
+    newcomers: list[str] = []
+    settled = _settled_cohorts(state, sealed) if config.drift.probation else frozenset()
     follow_flags = METHODS[config.cohorting.method].follows_flags
     for update in sorted(sealed.updates, key=lambda u: u.client_id):
         client = state.clients[update.client_id]
         home = _way_home(client, update, state, config)
-        if home is not None:
+        if is_resting(client, state.round_num) and state.round_num == client.rests_until:
+            newcomers.append(client.client_id)
+            notes[client.client_id] = "unstable: the last night of its rest, votes nowhere"
+        elif is_resting(client, state.round_num):
+            resting.append(client.client_id)
+            notes[client.client_id] = (
+                f"unstable: votes nowhere and its flag is not followed until round "
+                f"{client.rests_until}"
+            )
+        elif home is not None:
             returning[client.client_id] = home
             notes[client.client_id] = f"went home to {home}: its model is not bad there any more"
         elif follow_flags and client.status is ClientStatus.QUARANTINED:
@@ -100,6 +126,9 @@ def quarantine_clients(
             notes[client.client_id] = "still in quarantine"
         elif follow_flags and update.drift_flag and client.n_updates > 0:
             quarantined.append(client.client_id)
+        elif follow_flags and client.n_updates == 0 and client.cohort_id in settled:
+            newcomers.append(client.client_id)
+            notes[client.client_id] = "on probation: a first update votes nowhere"
         else:
             voters.setdefault(client.cohort_id, []).append(client.client_id)
             if update.drift_flag and follow_flags:
@@ -113,7 +142,15 @@ def quarantine_clients(
         quarantined=tuple(quarantined),
         returning=returning,
         notes=notes,
+        resting=tuple(resting),
+        newcomers=tuple(newcomers),
     )
+
+
+def _settled_cohorts(state: FederationState, sealed: SealedRound) -> frozenset[str]:
+    """Return the cohorts of which a client takes part that took part before."""
+    clients = (state.clients[update.client_id] for update in sealed.updates)
+    return frozenset(client.cohort_id for client in clients if client.n_updates > 0)
 
 
 def _way_home(
@@ -121,4 +158,8 @@ def _way_home(
 ) -> str | None:
     home = client.way_home()
     asked = config.drift.confirm and home in state.cohorts
-    return home if asked and update.confirm is False else None
+    if home is None or not asked or update.confirm is not False:
+        return None
+    home = state.lives_on_in(home)
+    here = client.status is not ClientStatus.QUARANTINED and home == client.cohort_id
+    return None if here else home
