@@ -63,6 +63,11 @@ class Calibration:
         return self.flags.flags.count > 0 or bool(self.hindsight.pairs or self.hindsight.recalls)
 
     @property
+    def decided_anew(self) -> tuple[str, ...]:
+        """Those of the changes that decide a recorded night otherwise."""
+        return tuple(f"{p.setting}={p.value:g}" for p in self.thresholds if p.changes)
+
+    @property
     def proposed(self) -> tuple[str, ...]:
         """The changes as ``section.key=value``, as ``clma configure --set`` takes them."""
         both = (*self.thresholds, *self.detector)
