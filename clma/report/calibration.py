@@ -144,9 +144,9 @@ def _why(p: Proposal) -> str:
 def _what_if(calibration: Calibration) -> Section:
     text = (
         f"With {', '.join(calibration.what_if)}: how many were in quarantine, to how many cohorts "
-        "they went, and how far both groupings agree (adjusted Rand index, 1 is equal). Every night "
-        "is decided again from its own recorded state: what the plants would have sent after "
-        "another decision is not known."
+        "they went, and how far both groupings agree (adjusted Rand index, 1 is equal). "
+        "Every night is decided again from its own recorded state: what plants would have sent "
+        "after another decision is not known."
     )
     header = ("round", "in quarantine", "went to", "agreement", "recalled otherwise")
     rows = tuple(_night_row(night) for night in calibration.again)
