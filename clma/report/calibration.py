@@ -138,7 +138,8 @@ def _proposal_row(p: Proposal) -> tuple[Mark, ...]:
 
 def _why(p: Proposal) -> str:
     verb = f"{p.in_force:g} -> {p.value:g}" if p.changes else f"stays {p.in_force:g}"
-    return f"{p.setting} {verb}: {p.reason}."
+    unseen = f" Of {p.n_unseen} cases the only witness is the decision itself." * (p.n_unseen > 0)
+    return f"{p.setting} {verb}: {p.reason}.{unseen}"
 
 
 def _what_if(calibration: Calibration) -> Section:
