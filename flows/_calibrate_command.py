@@ -78,8 +78,10 @@ def _calibrate(
     with tempfile.TemporaryDirectory(prefix="clma-calibrate-") as scratch:
         folder = Path(scratch) if out is None else out
         try:
+            with failures_in_one_line():
+                opened = Federation.open(request.store, request.federation)
             with failures_in_one_line(wrong_setting=2):
-                _check(request, folder)
+                _check(request, opened, folder)
                 calibration = _run(request, folder)
         except KeyboardInterrupt:
             n_done = len(list((folder / "nights").glob("*.safetensors")))
@@ -103,9 +105,8 @@ def _calibrate(
             typer.echo(f"\ncalibrate: {out / 'calibration.md'}, {out / 'calibration.toml'}")
 
 
-def _check(request: CalibrationRequest, folder: Path) -> None:
+def _check(request: CalibrationRequest, opened: Federation, folder: Path) -> None:
     """Refuse what cannot be done before Prefect is up, which takes seconds."""
-    opened = Federation.open(request.store, request.federation)
     override_decisions(opened.config, request.what_if)
     place = Path(request.store).resolve()
     if place.is_dir() and folder.resolve().is_relative_to(place):

@@ -77,14 +77,14 @@ def _evidence(calibration: Calibration) -> Section:
     seen, flags = calibration.hindsight, calibration.flags
     n_alike = sum(p.alike for p in seen.pairs)
     n_apart = sum(not p.seen for p in seen.pairs)
+    unseen = f" ({n_apart} of these only since they stayed apart)" * (n_apart > 0)
     recalls = [r for r in seen.recalls if r.cohort_id is not None]
     text = [
         f"{calibration.n_rounds} committed rounds, {calibration.first_round} to "
         f"{calibration.last_round}.",
         f"Pairs of clients that were compared: {n_alike} belong together, "
-        f"{len(seen.pairs) - n_alike} do not (of {n_apart} of these the only witness is that they "
-        f"stayed apart); of {seen.n_unclear} it is not known; {seen.n_false_alarms} had a client "
-        "that went home.",
+        f"{len(seen.pairs) - n_alike} do not{unseen}; of {seen.n_unclear} it is not known; "
+        f"{seen.n_false_alarms} had a client that went home.",
         f"Recalled clients: {sum(r.right for r in recalls)} rightly, "
         f"{sum(not r.right for r in recalls)} wrongly.",
         f"Drift flags: {_rate(flags.flags)} of client-nights; false alarms: "
