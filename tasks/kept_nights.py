@@ -28,9 +28,12 @@ _DECIDES_LATER = frozenset(
         "max_groups",
         "pair_threshold",
         "recall_cooldown",
+        "recall_first",
+        "recall_margin",
         "recall_threshold",
         "silhouette_floor",
         "silhouette_floor_three",
+        "split_ceiling",
     }
 )
 """Settings of cohorting that are compared with what was measured, and change nothing in it."""
@@ -59,6 +62,7 @@ class KeptNights:
                     unit.reference.sha256,
                     [m.tensors.sha256 for m in unit.members],
                     [c.model.sha256 for c in unit.candidates],
+                    [(w.model.sha256, w.reference.sha256) for w in unit.witnesses],
                     unit.seed,
                 ]
                 for unit in units

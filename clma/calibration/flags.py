@@ -30,6 +30,7 @@ STEPS = (1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
 
 _SETTINGS: Mapping[str, Sequence[str]] = {
     "anchored": ("relative_rise", "anchor_fraction"),
+    "quiet_level": ("relative_rise", "anchor_fraction"),
     "loss_threshold": ("gamma",),
 }
 

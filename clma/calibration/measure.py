@@ -129,7 +129,10 @@ def measured_night(
 ) -> Measured:
     """Put together what `sweep_night` came to for these units."""
     columns = _columns(federation, config)
-    found = [unit_evidence(u, [s], columns) for u, s in zip(units, sums.units, strict=True)]
+    found = [
+        unit_evidence(u, [s], columns, config.cohorting)
+        for u, s in zip(units, sums.units, strict=True)
+    ]
     likeness: dict[tuple[str, str], float] = {}
     for unit, evidence in zip(units, found, strict=True):
         if unit.unit_id.startswith(_WATCHED):

@@ -97,6 +97,7 @@ _THRESHOLDS = (
     _Threshold("pair_threshold", _grid(-0.20, 0.95), lambda c: c.method == "cosine"),
     _Threshold("silhouette_floor", _SPLITS, lambda c: c.method in {"cosine", "signed_ks"}),
     _Threshold("silhouette_floor_three", _SPLITS, lambda c: c.method == "cosine"),
+    _Threshold("split_ceiling", _grid(0.20, 1.00), lambda c: c.metric == c.method == "cosine"),
     _Threshold("recall_threshold", _grid(0.05, 0.95), lambda c: c.recall, of_recall=True),
 )
 

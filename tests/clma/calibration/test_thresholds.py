@@ -45,7 +45,7 @@ def test_thresholds_that_make_no_error_stay(sensible: Federation) -> None:
 def test_proposals_are_within_the_range_of_their_settings(averaged: Federation) -> None:
     found = proposals(averaged)
 
-    assert {"pair_threshold", "silhouette_floor", "silhouette_floor_three"} == set(found)
+    assert {*TOGETHER, "split_ceiling"} == set(found)
     assert all(-1 <= p.value <= 1 for p in found.values())
 
 
