@@ -12,14 +12,19 @@ QUIET = 1.0
 
 
 def fleet(
-    n_true: int, n_false: int, *, false_rise: float = 1.3, shared: bool = True
+    n_true: int,
+    n_false: int,
+    *,
+    true_rise: float = 3.0,
+    false_rise: float = 1.3,
+    shared: bool = True,
 ) -> dict[int, Night]:
-    """Return three nights: true drifts double the loss, false alarms raise it by `false_rise`."""
+    """Return three nights; in the second one the losses rise and everybody flags."""
     true = {f"t{n}" for n in range(n_true)}
     false = {f"f{n}" for n in range(n_false)}
     everybody = frozenset(true | false)
     losses = {1: dict.fromkeys(everybody, QUIET), 3: dict.fromkeys(everybody, QUIET)}
-    losses[2] = {**dict.fromkeys(true, 3.0), **dict.fromkeys(false, false_rise)}
+    losses[2] = {**dict.fromkeys(true, true_rise), **dict.fromkeys(false, false_rise)}
     nights = {
         r: Night(r, n_accepted=len(everybody), losses=losses[r] if shared else {}) for r in losses
     }
@@ -50,7 +55,7 @@ def test_a_larger_rise_is_proposed_where_it_saves_false_alarms_and_loses_nothing
 
 
 def test_no_flag_of_a_true_drift_is_given_up() -> None:
-    rise, anchor = propose_detector(fleet(10, 10, false_rise=3.5), DriftConfig())
+    rise, anchor = propose_detector(fleet(10, 10, true_rise=1.3, false_rise=1.4), DriftConfig())
     assert not rise.changes
     assert not anchor.changes
 
