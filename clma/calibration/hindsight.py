@@ -31,8 +31,8 @@ HORIZON = 3
 UNCLEAR = 0.05
 """A mean likeness nearer to 0 than this says nothing: chance and unequal classes make as much."""
 
-CLEAR_AT_ONCE = 0.20
-"""The same where only one night was seen: at 0.05 its sign is wrong about once in twenty."""
+CLEAR = 0.20
+"""What one night alone has to show, and what no other night may contradict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +156,12 @@ def _pulled_alike(
         if (values := [found[p] for found in [likeness.get(night.round_num, {})]
                        for p in pairs if p in found])
     ]  # fmt: skip
-    if not seen or abs(fmean(seen)) < (CLEAR_AT_ONCE if len(seen) == 1 else UNCLEAR):
+    if not seen or (max(seen) >= CLEAR and min(seen) <= -CLEAR):
         return None
-    return fmean(seen) > 0
+    if fmean(seen) <= -(UNCLEAR if len(seen) > 1 else CLEAR):
+        return False
+    # On the first night all learn what their drifts have in common, whether these are alike or not.
+    return True if len(seen) > 1 and fmean(seen) >= UNCLEAR else None
 
 
 def _undisturbed(later: Sequence[Night], *client_ids: str) -> list[Night]:

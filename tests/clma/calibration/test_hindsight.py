@@ -25,7 +25,7 @@ def judged(
     return look_back(nights, {r: {PAIR: v} for r, v in enumerate(likeness, start=4)})
 
 
-@pytest.mark.parametrize(("likeness", "alike"), [((0.3, 0.2), True), ((-0.3, 0.1), False)])
+@pytest.mark.parametrize(("likeness", "alike"), [((0.3, -0.1), True), ((-0.3, 0.1), False)])
 def test_who_pulls_one_model_the_same_way_belongs_together(
     likeness: tuple[float, ...], alike: bool
 ) -> None:
@@ -33,13 +33,13 @@ def test_who_pulls_one_model_the_same_way_belongs_together(
     assert (pair.alike, pair.seen) == (alike, True)
 
 
-@pytest.mark.parametrize("likeness", [(), (0.1,), (0.3, -0.3)])
+@pytest.mark.parametrize("likeness", [(), (0.6,), (-0.1,), (0.04, 0.04), (-0.5, 0.8)])
 def test_little_or_contradicting_likeness_says_nothing(likeness: tuple[float, ...]) -> None:
     found = judged(TOGETHER, *likeness)
     assert (found.pairs, found.n_unclear) == ((), 1)
 
 
-def test_one_night_is_enough_if_it_is_clear() -> None:
+def test_one_night_is_enough_to_tell_apart_who_clearly_pulls_apart() -> None:
     assert not judged(TOGETHER, -0.4).pairs[0].alike
 
 
