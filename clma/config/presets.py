@@ -11,6 +11,7 @@ from clma.methods import required
 
 __all__ = ["PRESETS", "preset_settings", "requirements"]
 
+# Ours. What a configuration without these lines means stays what it meant.
 _PRODUCT = {"outlier_check": True}
 _DRIFT = {
     "detector": "quiet_level",
@@ -19,7 +20,13 @@ _DRIFT = {
     "creep": True,
     "recheck": True,
 }
-"""Ours; what a configuration without these lines means stays what it meant."""
+_COHORTS = {
+    "output_weight": 0.5,
+    "birth_witness": True,
+    "recall_first": True,
+    "recall_margin": 0.15,
+    "split_ceiling": 0.4,
+}
 _PLAIN = {"method": "weighted_mean", "outlier_check": False}
 """Of the literature: nobody's update is shortened or held out."""
 
@@ -50,16 +57,21 @@ def _baseline(method: str, **sections: Mapping[str, Any]) -> dict[str, Mapping[s
     }
 
 
-PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "clma": {"drift": _DRIFT, "aggregation": _PRODUCT},
-    "clma-flag": {"drift": {**_DRIFT, "confirm": False}, "aggregation": _PRODUCT},
-    "clma-choice": {"drift": _DRIFT, "cohorting": {"choice": "one"}, "aggregation": _PRODUCT},
-    "clma-probe": {"drift": _DRIFT, "cohorting": {"choice": "all"}, "aggregation": _PRODUCT},
-    "clma-sketch": {
-        "drift": _DRIFT,
-        "cohorting": {"distance": "sketch"},
+def _ours(**sections: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return our method with a few settings of its own."""
+    return {
+        "drift": {**_DRIFT, **sections.get("drift", {})},
+        "cohorting": {**_COHORTS, **sections.get("cohorting", {})},
         "aggregation": _PRODUCT,
-    },
+    }
+
+
+PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "clma": _ours(),
+    "clma-flag": _ours(drift={"confirm": False}),
+    "clma-choice": _ours(cohorting={"choice": "one"}),
+    "clma-probe": _ours(cohorting={"choice": "all"}),
+    "clma-sketch": _ours(cohorting={"distance": "sketch"}),
     "clma-literal": {
         "aggregation": _PLAIN,
         "drift": _LITERAL_DRIFT,
@@ -99,7 +111,9 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "adaptive-fedavg": _baseline(
         "single", aggregation={**_PLAIN, "server_optimizer": "adaptive_fedavg"}
     ),
+    # Our flags, so that what grouping is worth can be read off.
     "singletons": {
+        "drift": _DRIFT,
         "aggregation": _PLAIN,
         "cohorting": {"method": "singletons", "recall": False},
     },
