@@ -20,6 +20,9 @@ __all__ = ["QuietLevelDetector"]
 N_QUIET = 5
 N_ERRORS = 3
 N_CREEP = 3
+N_TRUSTED = 3
+LEAST_LEVEL = 0.25
+"""Share of the anchor that fewer quiet losses than `N_TRUSTED` are not trusted to lie below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,8 @@ class QuietLevelDetector:
     -----
     The rule is :math:`L_t - B > \\max(a L_1, \\rho B, \\min(z \\sqrt 2 \\max SE, c L_1))` with B
     the largest of the last five quiet losses and the largest standard error over the current and
-    the last three quiet rounds. A flagged loss is not quiet. The round after a flag is only asked
+    the last three quiet rounds; B is at least a quarter of the anchor until three quiet losses are
+    known. A flagged loss is not quiet. The round after a flag is only asked
     for relief: its model has not settled, and its loss is the first quiet one of what came. The
     first loss of all is that of an untrained model: it is the anchor, about ln C for cross-entropy
     over C classes, and no level once there is another.
@@ -103,7 +107,7 @@ class QuietLevelDetector:
         check_loss(loss, standard_error)
         if state.first_loss is None:
             return DetectorState(first_loss=loss), DriftReading(False, loss)
-        level = max(state.losses, default=state.first_loss)
+        level = self._level(state)
         threshold = self._allowance(state, level, standard_error)
         if state.flagged_loss is None:
             flagged = loss - level > threshold or (self.creep and self._crept(state, loss))
@@ -128,6 +132,11 @@ class QuietLevelDetector:
         """Tell whether `loss` exceeds `than` by more than the three allowances."""
         check_loss(loss, standard_error)
         return loss - than > self._allowance(state, than, standard_error)
+
+    def _level(self, state: DetectorState) -> float:
+        anchor = state.first_loss or 0.0
+        level = max(state.losses, default=anchor)
+        return level if len(state.losses) >= N_TRUSTED else max(level, LEAST_LEVEL * anchor)
 
     def _allowance(self, state: DetectorState, level: float, standard_error: float) -> float:
         anchor = state.first_loss or 0.0

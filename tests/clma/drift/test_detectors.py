@@ -138,6 +138,12 @@ def test_quiet_level_flags_do_not_depend_on_the_unit(scale: float) -> None:
     assert found == [4, 7]
 
 
+def test_one_easy_night_is_not_yet_the_level() -> None:
+    errors = [0.0] * 6
+    assert flags(QuietLevelDetector(), [2.0, 0.01, 0.55], errors) == []
+    assert flags(QuietLevelDetector(), [2.0, 0.01, 0.02, 0.01, 0.55], errors) == [4]
+
+
 def test_loss_of_an_untrained_model_is_no_level() -> None:
     assert flags(QuietLevelDetector(), [2.3, 0.5, 1.5]) == [2]
 
@@ -155,7 +161,7 @@ def test_round_after_a_drift_may_still_learn() -> None:
 
 
 def test_noise_excuses_no_more_than_its_ceiling() -> None:
-    losses, errors = [2.0, 0.1, 1.2], [0.0, 0.0, 5.0]
+    losses, errors = [2.0, 0.1, 1.6], [0.0, 0.0, 5.0]
     assert flags(QuietLevelDetector(noise_ceiling=0.5), losses, errors) == [2]
     assert flags(QuietLevelDetector(noise_ceiling=0.6), losses, errors) == []
 
