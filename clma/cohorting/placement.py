@@ -132,7 +132,12 @@ def place_groups(
     quarantine the night after, it founds a cohort. So is a group that would need one live cohort
     more than `max_live_cohorts`, for as long as that is so; going home is never refused. A recalled
     group's updates are not averaged into the cohort it joins: they were trained from another start.
+
+    All members of a cohort that was founded a round ago, of one mind again, found no second one: a
+    model of one round is nothing to remember, it only had not learnt enough.
     """
+    settled = _of_one_mind(state, groupings)
+    groupings = [_staying(grouping, settled) for grouping in groupings]
     updates = {u.client_id: u for u in sealed.updates}
     voting, too_few = voting_jobs(triage, updates, config)
     jobs = list(voting)
@@ -190,9 +195,40 @@ def place_groups(
         mean_norms={
             state.clients[group.members[0]].cohort_id: grouping.mean_norm
             for grouping, group in _ordered(groupings)
-            if group.stays
+            if group.stays and not settled.issuperset(group.members)
         },
         notes=notes,
+    )
+
+
+def _of_one_mind(state: FederationState, groupings: Sequence[Grouping]) -> frozenset[str]:
+    """Return the clients of groups that are all there is of a cohort founded a round ago."""
+    young = {
+        cohort_id: state.members(cohort_id)
+        for cohort_id, cohort in state.cohorts.items()
+        if cohort.parent is not None and cohort.born_round == state.round_num - 1
+    }
+    return frozenset(
+        member
+        for _, group in _ordered(groupings)
+        if group.recall_cohort is None and group.members in young.values()
+        for member in group.members
+    )
+
+
+def _staying(grouping: Grouping, settled: frozenset[str]) -> Grouping:
+    if settled.isdisjoint(m for group in grouping.groups for m in group.members):
+        return grouping
+    return dataclasses.replace(
+        grouping,
+        groups=tuple(
+            dataclasses.replace(g, stays=g.stays or settled.issuperset(g.members))
+            for g in grouping.groups
+        ),
+        rows=tuple(
+            dataclasses.replace(r, decision="kept") if r.client_id in settled else r
+            for r in grouping.rows
+        ),
     )
 
 

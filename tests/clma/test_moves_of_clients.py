@@ -14,7 +14,7 @@ from tests.clma.shelf import Shelf, cohorts_of, models, one_cohort, run, update
 
 
 def with_cohort(state: FederationState, digest: str, **fields: Any) -> FederationState:
-    known = Cohort("c1", "c0", 1, digest, **fields)
+    known = Cohort("c1", "c0", 0, digest, **fields)
     return dataclasses.replace(state, cohorts={**state.cohorts, "c1": known})
 
 
@@ -44,7 +44,9 @@ def test_weak_resemblance_founds_a_new_cohort(shelf: Shelf, base: str) -> None:
     assert cohorts_of(outcome) == {"p1": "c2"}
 
 
-VOUCHED = preset_config("test", cohorting={"birth_witness": True})
+PLAIN, VOUCHED = (
+    preset_config("test", cohorting={"birth_witness": vouches}) for vouches in (False, True)
+)
 
 
 def turned_aside(shelf: Shelf, base: str) -> FederationState:
@@ -63,7 +65,7 @@ def test_birth_of_a_cohort_vouches_for_it_when_its_model_has_learned_on(
     state = turned_aside(shelf, base)
     updates = [update(shelf, "p1", [3, 1, 1], base, flag=True)]
 
-    plain, vouched = (run(shelf, state, updates, config) for config in (None, VOUCHED))
+    plain, vouched = (run(shelf, state, updates, config) for config in (PLAIN, VOUCHED))
 
     assert cohorts_of(plain) == {"p1": "c2"}
     assert cohorts_of(vouched) == {"p1": "c1"}
@@ -122,7 +124,8 @@ def test_clients_that_look_alike_are_recalled_as_one_unless_one_by_one(
     shelf: Shelf, two_ways: Any, settings: dict[str, Any], cohorts: list[str]
 ) -> None:
     """Their mean fits both cohorts alike, each of them its own better by .4."""
-    outcome = run(shelf, *two_ways, preset_config("test", cohorting=settings))
+    plain = {"recall_first": False, "recall_margin": 0.0}
+    outcome = run(shelf, *two_ways, preset_config("test", cohorting=plain | settings))
     assert list(cohorts_of(outcome).values()) == cohorts
 
 
@@ -313,3 +316,18 @@ def test_client_is_asked_for_as_many_rounds_as_configured(shelf: Shelf, base: st
         ).state
         homes.append(state.clients["p1"].way_home())
     assert homes == ["c0", None]
+
+
+def test_cohort_of_last_night_that_found_no_relief_goes_on_learning(
+    shelf: Shelf, base: str
+) -> None:
+    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
+    state = moved(one_cohort(base, ["p1", "p2"]), own)
+    young = dataclasses.replace(state.cohorts["c1"], born_round=state.round_num - 1)
+    state = dataclasses.replace(state, cohorts={**state.cohorts, "c1": young})
+
+    outcome = run(shelf, state, [update(shelf, "p1", [2, 1, 3], own, flag=True)])
+
+    assert cohorts_of(outcome)["p1"] == "c1"
+    assert models(shelf, outcome)["c1"] == [2, 1, 3]
+    assert [r.decision for r in outcome.decision.cohorting] == ["kept"]

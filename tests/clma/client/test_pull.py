@@ -35,7 +35,7 @@ def after_a_move(fleet: Federation, **changed: object) -> str:
     moves = dataclasses.replace(
         state,
         clients={**state.clients, "p0": moved},
-        cohorts={**state.cohorts, "c1": Cohort("c1", "c0", 1, digest)},
+        cohorts={**state.cohorts, "c1": Cohort("c1", "c0", 0, digest)},
     )
     fleet.open_round(now=NOW, moves=moves)
     return digest

@@ -19,7 +19,8 @@ OTHER = [1.0, 4.0, 1.0]
 
 
 def config(**cohorting: Any) -> FederationConfig:
-    return preset_config("test", cohorting={"merge": True, **cohorting})
+    # Two cohorts that are to merge fit alike: the margin would let neither be recalled to.
+    return preset_config("test", cohorting={"merge": True, "recall_margin": 0.0, **cohorting})
 
 
 def forked(shelf: Shelf, base: str, third: list[float] = ALIKE) -> FederationState:
@@ -67,7 +68,9 @@ def test_two_alike_nights_make_one_cohort_and_one_does_not(shelf: Shelf, base: s
 
 
 def test_nothing_merges_where_it_is_off(shelf: Shelf, base: str) -> None:
-    outcome = nights(shelf, forked(shelf, base), 3, preset_config("test"))
+    outcome = nights(
+        shelf, forked(shelf, base), 3, preset_config("test", cohorting={"merge": False})
+    )
     assert len(outcome.state.active_cohorts()) == 3
 
 
