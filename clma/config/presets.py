@@ -19,6 +19,7 @@ _DRIFT = {
     "z_score": 4.0,
     "creep": True,
     "recheck": True,
+    "probation": True,
 }
 _COHORTS = {
     "output_weight": 0.5,
@@ -26,6 +27,9 @@ _COHORTS = {
     "recall_first": True,
     "recall_margin": 0.15,
     "split_ceiling": 0.4,
+    "merge": True,
+    "max_live_cohorts": 64,
+    "max_remembered": 64,
 }
 _PLAIN = {"method": "weighted_mean", "outlier_check": False}
 """Of the literature: nobody's update is shortened or held out."""
