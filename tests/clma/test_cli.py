@@ -352,6 +352,18 @@ def test_plant_chooses_a_model_and_says_so(shell: Shell, tmp_path: Path) -> None
     assert sent.losses == {sent.base_digest: 0.1}
 
 
+def test_drifting_plant_is_told_when_another_model_is_better(shell: Shell, tmp_path: Path) -> None:
+    shell.init(
+        "--preset", "clma-probe", "--set", 'privacy.share=["weights","flag","examples","choice"]'
+    )
+    out = ("--out", str(tmp_path / "m.safetensors"))
+
+    pulled = shell.json("client", "pull", "--client", "plant-a", *out, "--drifted")
+
+    assert pulled["choice_on_drift"] is True
+    assert pulled["choice_rule"] == {"ratio": 0.5, "z_score": 3.0}
+
+
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
