@@ -157,6 +157,8 @@ def test_flagged_client_fetches_the_other_models_and_its_own_no_second_time(tmp_
     settings = {"preset": "clma-probe", "privacy": {"share": SHARE}}
     fleet = make_fleet(tmp_path / "store", tmp_path, **settings)
     after_a_move(fleet, unconfirmed=False, moved_round=None)
+    fleet.hold_round("test")
+    fleet.open_round(now=NOW)  # a cohort of last night would not be offered
     first = pull(fleet, "fleet", "p1", tmp_path / "m.safetensors")
     stamp = first.path.stat().st_mtime_ns
 
