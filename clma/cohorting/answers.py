@@ -7,13 +7,13 @@ their flags.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from clma.cohorting.choice import chosen_cohort, cohorts_by_model, scores_of, voters_of
 from clma.cohorting.questions import Question, is_larger, question_for
 from clma.config import FederationConfig
-from clma.drift.quarantine import Triage, quarantine_clients
+from clma.drift.quarantine import Triage, ended_cohorts, quarantine_clients
 from clma.records import ChoiceMemory, ClientState, FederationState, SealedUpdate
 from clma.rows import SealedRound
 
@@ -65,7 +65,9 @@ def triage_by_flag_and_choice(
         voters=voters_of(voters),
         returning={**by_flag.returning, **home},
         moving={c: to for c, to in chosen.items() if c not in home},
-        merged=_ended(state, {**by_flag.returning, **home}, voters, by_flag.quarantined),
+        merged=ended_cohorts(
+            state, {**by_flag.returning, **home}, voters.values(), by_flag.quarantined
+        ),
         notes={
             **{
                 u.client_id: note
@@ -78,28 +80,6 @@ def triage_by_flag_and_choice(
         scores=scores_of(updates, by_model),
         choices=memories,
     )
-
-
-def _ended(
-    state: FederationState,
-    returning: Mapping[str, str],
-    chosen: Mapping[str, str],
-    quarantined: Collection[str],
-) -> dict[str, str]:
-    """Return the cohorts of last night's false alarms, and where their members came from.
-
-    Nobody has to find their models good again: they are those of one night and a few clients.
-    """
-    founded = [c for c in state.active_cohorts() if c.born_round == state.round_num - 1]
-    homes = {c.cohort_id: {returning.get(m) for m in state.members(c.cohort_id)} for c in founded}
-    wanted = {*chosen.values(), *(state.clients[q].cohort_id for q in quarantined)}
-    return {
-        cohort_id: home
-        for cohort_id, of_members in homes.items()
-        if len(of_members) == 1
-        and (home := next(iter(of_members))) is not None
-        and cohort_id not in wanted
-    }
 
 
 def _elsewhere(

@@ -173,7 +173,7 @@ def with_merges(
         triage,
         voters=dict(sorted(voters.items())),
         moving=dict(sorted(moving.items())),
-        merged=merged,
+        merged={**triage.merged, **merged},
         alike={c: streak for c, streak in streaks.items() if c not in merged},
         notes=notes,
     )

@@ -174,7 +174,8 @@ class CohortingConfig(_Section):
     """Recall clients one by one before the others are grouped: two of opposite drifts can look
     alike, and their mean then points between the cohorts that they belong to."""
     merge: bool = False
-    """Cohorts whose models went the same way, from where their lines parted, become one."""
+    """Cohorts whose models went the same way, from where their lines parted, become one; a cohort
+    whose founders all go home the night after ends."""
     merge_cosine: Annotated[float, Field(ge=-1, le=1)] = 0.5
     """`merge`: smallest cosine between their ways."""
     merge_rounds: Annotated[int, Field(ge=1)] = 2

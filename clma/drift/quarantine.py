@@ -6,7 +6,7 @@ its origin's model good again one round later, says so with the confirm bit, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from clma.config import FederationConfig
@@ -21,7 +21,7 @@ from clma.records import (
 )
 from clma.rows import SealedRound
 
-__all__ = ["Triage", "quarantine_clients"]
+__all__ = ["Triage", "ended_cohorts", "quarantine_clients"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +142,45 @@ def quarantine_clients(
         quarantined=tuple(quarantined),
         returning=returning,
         notes=notes,
+        merged=ended_cohorts(state, returning, (), quarantined) if config.cohorting.merge else {},
         resting=tuple(resting),
         newcomers=tuple(newcomers),
     )
+
+
+def ended_cohorts(
+    state: FederationState,
+    returning: Mapping[str, str],
+    chosen: Iterable[str],
+    quarantined: Iterable[str],
+) -> dict[str, str]:
+    """Return the cohorts of last night's false alarms, and where their members came from.
+
+    Parameters
+    ----------
+    state : FederationState
+        Before the round.
+    returning : mapping of client id to cohort id
+        Clients that go home.
+    chosen : iterable of cohort id
+        Cohorts that clients came to by choice.
+    quarantined : iterable of client id
+
+    Notes
+    -----
+    Nobody has to find their models good again: they are those of one night and a few clients. Left
+    alone they would be taken for a known concept, of which their home is the better model.
+    """
+    founded = [c for c in state.active_cohorts() if c.born_round == state.round_num - 1]
+    homes = {c.cohort_id: {returning.get(m) for m in state.members(c.cohort_id)} for c in founded}
+    wanted = {*chosen, *(state.clients[q].cohort_id for q in quarantined)}
+    return {
+        cohort_id: home
+        for cohort_id, of_members in homes.items()
+        if len(of_members) == 1
+        and (home := next(iter(of_members))) is not None
+        and cohort_id not in wanted
+    }
 
 
 def _settled_cohorts(state: FederationState, sealed: SealedRound) -> frozenset[str]:

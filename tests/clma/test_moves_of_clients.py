@@ -331,3 +331,16 @@ def test_cohort_of_last_night_that_found_no_relief_goes_on_learning(
     assert cohorts_of(outcome)["p1"] == "c1"
     assert models(shelf, outcome)["c1"] == [2, 1, 3]
     assert [r.decision for r in outcome.decision.cohorting] == ["kept"]
+
+
+def test_cohort_of_a_false_alarm_ends_when_its_founders_are_home(shelf: Shelf, base: str) -> None:
+    own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
+    state = moved(one_cohort(base, ["p1", "p2"]), own)
+    young = dataclasses.replace(state.cohorts["c1"], born_round=state.round_num - 1)
+    state = dataclasses.replace(state, cohorts={**state.cohorts, "c1": young})
+
+    after = run(shelf, state, [update(shelf, "p1", [3, 1, 1], own, confirm=False)]).state
+
+    assert after.clients["p1"].cohort_id == "c0"
+    assert after.cohorts["c1"].status is CohortStatus.MERGED
+    assert after.lives_on_in("c1") == "c0"
