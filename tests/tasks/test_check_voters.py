@@ -87,3 +87,46 @@ def test_the_quarantine_changes_only_where_somebody_is_held_out(tmp_path: Path, 
 
     outliers = load_stage(federation, checked.triage, Triage).outliers
     assert (outliers, checked == quarantine) == ((("p0",), False) if liar else ((), True))
+
+
+def two_alike(folder: Path) -> Federation:
+    """Make a federation whose c2 went the way of c1, and in round 5 for the second night."""
+    config = preset_config(
+        "fleet",
+        identity={"updates": "unsigned"},
+        cohorting={"merge": True, "recall": False},
+        drift={"confirm": False},
+    )
+    base = written(folder / "base.safetensors", {"w": np.zeros(2, np.float32)})
+    federation = Federation.create(folder / "store", config, base, ["p0", "p1", "p2"], now=NOW)
+    federation.open_round(now=NOW)
+    left = {"p0": 9, "p1": 2, "p2": 3}
+    for round_num in range(1, 6):
+        for client_id, first in left.items():
+            way = [3.0, 0.1 * round_num] if round_num >= first else [0.0, 0.01]
+            drop(
+                federation,
+                client_id,
+                {"w": np.array(way, np.float32)},
+                drift_flag=round_num == first,
+            )
+        if round_num < 5:
+            close_round(federation, now=NOW, force=True)
+    return federation
+
+
+def test_task_merges_what_a_round_in_one_process_merges(tmp_path: Path) -> None:
+    federation = two_alike(tmp_path)
+    with disable_run_logger():
+        night = seal_round.fn(federation.store.url, "fleet", ChosenRound(5, "", ""))
+        checked = check_voters.fn(night, quarantine_clients.fn(night))
+
+    outcome = run_round(
+        federation.state(),
+        federation.sealed_round(5),
+        federation.config,
+        open_tensors=federation.open_tensors,
+        save_model=federation.add_model,
+    )
+    assert load_stage(federation, checked.triage, Triage).merged == {"c2": "c1"}
+    assert outcome.state.cohorts["c2"].merged_into == "c1"
