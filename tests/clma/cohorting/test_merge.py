@@ -164,7 +164,7 @@ def test_group_that_is_recalled_to_a_cohort_that_merges_joins_the_survivor(
     updates = quiet(shelf, state)
     updates[0] = update(shelf, "p1", [3.0, 2.0, 1.0], base, flag=True)
 
-    outcome = run(shelf, state, updates, config())
+    outcome = run(shelf, state, updates, config(recall_margin=0))
 
     assert outcome.decision.cohorting[0].recall_cohort == "c2"
     assert cohorts_of(outcome)["p1"] == "c1"
