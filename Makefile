@@ -11,7 +11,7 @@ export DO_NOT_TRACK = 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help env demo test lint ui killtest chaostest faulttest fuzz audit bench bench-peer \
-  bench-overhead bench-peer-life bench-cifar10 bench-pronto compare clean
+  bench-overhead bench-peer-life bench-detectors bench-cifar10 bench-pronto compare clean
 
 help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench-pronto  recorded plant data, four methods side by side (DATA=FILE SEEDS=200:203)"
 	@echo "make bench-peer-life whole lives under fed-clma and under our methods (SCENARIOS= METHODS= SEEDS=)"
 	@echo "make bench-cifar10 the same on CIFAR-10, drift repeated and staggered (SHORT=1: one short run)"
+	@echo "make bench-detectors drift detectors on the same recorded losses (SCENARIOS= SEEDS=)"
 	@echo "make compare       methods side by side (SCENARIOS=plant/stagger METHODS=clma,fedavg SEEDS=0:2)"
 	@echo "make killtest      nights killed at every step and at random times (POINTS=all KILLS=40 SEED=1)"
 	@echo "make faulttest     every call of a day and a night on a disk that fails, every fault"
@@ -100,6 +101,13 @@ bench-peer-life: SEEDS = 100:103
 bench-peer-life: OUT = build/peer-life
 bench-peer-life: $(STAMP) $(PEER)/.installed
 	@$(PEER_LIFE) --scenarios $(SCENARIOS) --methods $(METHODS) --seeds $(SEEDS) --out $(OUT)
+
+# Detectors offline, on losses that fleets had under their true cohorts.
+bench-detectors: SCENARIOS = digits/stationary,digits/stagger,digits/repeat,digits/gradual
+bench-detectors: SEEDS = 300:302
+bench-detectors: $(STAMP)
+	@$(BIN)/python -m benchmarks.detectors --data-dir $(DATA_DIR) --scenarios $(SCENARIOS) \
+	  --seeds $(SEEDS) $(if $(OUT),--out $(OUT))
 
 # CIFAR-10 as the other package's authors describe it. SHORT=1: a quarter of the images, one seed.
 bench-cifar10: IMAGES = $(if $(SHORT),cifar10-short,cifar10)
