@@ -78,12 +78,15 @@ class DoctorReport:
         Of the place: rights, room, clock; the good ones too.
     differences : tuple of Difference
         Empty if all is well.
+    notes : tuple of str
+        What is well and still worth knowing, a line each.
     """
 
     n_entries: int
     n_artifacts: int
     findings: tuple[Finding, ...]
     differences: tuple[Difference, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def is_well(self) -> bool:
@@ -113,12 +116,17 @@ def examine(
     findings = check_store(federation, now=now)
     differences += [_of_place(f) for f in findings if f.health is not Health.OK]
     state = federation.state()
-    differences += _of_output_layer(federation)
     differences += _of_rounds(federation, state, now)
     differences += _of_clients(federation, state)
     for projection in projections:
         differences += projection(federation)
-    return DoctorReport(report.n_entries, report.n_artifacts, findings, tuple(differences))
+    return DoctorReport(
+        report.n_entries,
+        report.n_artifacts,
+        findings,
+        tuple(differences),
+        tuple(_on_output_layer(federation)),
+    )
 
 
 def _of_audit(problem: str) -> Difference:
@@ -141,21 +149,19 @@ def _of_place(finding: Finding) -> Difference:
     return Difference("disk", what, mend or "see docs/nights.md")
 
 
-def _of_output_layer(federation: Federation) -> Iterator[Difference]:
+def _on_output_layer(federation: Federation) -> Iterator[str]:
     cohorting = federation.config.cohorting
     if cohorting.output_weight == 0 or cohorting.output_layer == NO_LAYER:
         return
-    mend = "name it: clma configure --set cohorting.output_layer=LAYER, or none"
     try:
         found = output_tensors(federation.spec, cohorting)
-    except InvalidConfigError as error:
-        yield Difference("settings", str(error), mend)
-        return
-    except (DamagedStoreError, TensorFileError):  # the audit has told
-        return
+    except (DamagedStoreError, TensorFileError, InvalidConfigError):
+        return  # the audit has told, and a name that the model lacks is never configured
     if not found:
-        what = "no output layer can be told from the model's shapes, whole updates are compared"
-        yield Difference("settings", what, mend)
+        yield (
+            "no output layer can be told from the model's shapes, whole updates are compared; "
+            "name it: clma configure --set cohorting.output_layer=LAYER, or none"
+        )
 
 
 def _of_rounds(

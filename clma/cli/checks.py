@@ -51,6 +51,8 @@ def doctor(
     report = examine(opened, now=dt.datetime.now(dt.UTC), projections=projections)
     for difference in report.differences:
         typer.echo(difference.line, err=True)
+    for note in report.notes:
+        typer.echo(f"note: {note}", err=True)
     facts = {**dataclasses.asdict(report), "mlflow": bool(projections), "ok": report.is_well}
     n_found = len(report.differences)
     text = (

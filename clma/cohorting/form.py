@@ -129,15 +129,14 @@ def _recall(
     """Return the group with the cohort it is recalled to; apart, members that are barred there."""
     members = [unit.members[i] for i in rows]
     ids = tuple(m.client_id for m in members)
-    scores = [
-        scored
-        for scored in score_candidates(unit, evidence, rows, output_weight=config.output_weight)
-        if not all(m.barred_cohort == scored.cohort_id for m in members)
-    ]
-    if not scores:
+    scores = score_candidates(unit, evidence, rows, output_weight=config.output_weight)
+    open_to = [s for s in scores if not all(m.barred_cohort == s.cohort_id for m in members)]
+    if not open_to:
         return (Group(ids),)
-    best = max(scores, key=lambda scored: scored.score)  # the older cohort on ties
-    if not _fits(best, scores, config):
+    best = max(open_to, key=lambda scored: scored.score)  # the older cohort on ties
+    # One that they are barred from is a rival all the same: they may be on the way back there.
+    rivals = scores if config.recall_margin > 0 else open_to
+    if not _fits(best, rivals, config):
         return (Group(ids, None, best.score, recall_witness=best.witness),)
     barred = [i for i in rows if unit.members[i].barred_cohort == best.cohort_id]
     free = tuple(m.client_id for m in members if m.barred_cohort != best.cohort_id)

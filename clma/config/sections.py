@@ -66,8 +66,8 @@ class DriftConfig(_Section):
     """Also flag a slow rise: `anchored` over the lowest of the last five losses, `quiet_level` of
     three rounds over the three before."""
     recheck: bool = False
-    """`quiet_level`: flag again when the model received after a flag left more than half of the
-    rise."""
+    """`quiet_level`: flag again when the model received after a flag left more than three
+    quarters of the rise."""
     noise_ceiling: Annotated[float, Field(gt=0)] = 0.5
     """`quiet_level`: most that the noise excuses, as a share of the first recorded loss."""
     confirm: bool = True

@@ -21,6 +21,9 @@ N_QUIET = 5
 N_ERRORS = 3
 N_CREEP = 3
 N_TRUSTED = 3
+UNRELIEVED = 0.75
+"""Share of the rise that is still there where no model came, or the wrong one; a drift that takes
+some nights leaves about half of it."""
 LEAST_LEVEL = 0.25
 """Share of the anchor that fewer quiet losses than `N_TRUSTED` are not trusted to lie below."""
 
@@ -42,11 +45,11 @@ class QuietLevelDetector:
         are largest in a drift itself, where some samples are lost and some are not.
     creep : bool
         Also flag when the last three losses are all above the three before them, and their median
-        above that one's by a and rho: a slow rise that no single step shows, and that the level
-        would follow.
+        above that one's by twice a and rho: a slow rise that no single step shows, and that the
+        level would follow.
     recheck : bool
         Also flag when the round after a flag brought no relief: the model that came for the drift
-        left more than half of the rise.
+        left more than three quarters of the rise.
 
     Raises
     ------
@@ -152,7 +155,7 @@ class QuietLevelDetector:
         if before is None or flagged is None:
             return False
         return self.is_worse(state, loss, before, standard_error=standard_error) and (
-            loss - before > 0.5 * (flagged - before)
+            loss - before > UNRELIEVED * (flagged - before)
         )
 
     def _crept(self, state: DetectorState, loss: float) -> bool:
@@ -164,4 +167,4 @@ class QuietLevelDetector:
             self.anchor_fraction * (state.first_loss or 0.0), self.relative_rise * before[-1]
         )
         middle = N_CREEP // 2
-        return now[0] > before[-1] and now[middle] - before[middle] > allowance
+        return now[0] > before[-1] and now[middle] - before[middle] > 2 * allowance

@@ -114,17 +114,18 @@ def test_what_a_server_shows_is_compared_by_who_knows_it(fleet: Federation) -> N
 
 
 def test_a_model_without_a_clear_output_layer_is_told(tmp_path: Path) -> None:
-    """Only where its output layer is to count; to say that there is none is an answer."""
+    """Nothing is wrong with it, and to say that there is none is an answer."""
     two_heads = model(tail__weight=np.ones((5, 3), np.float32))
     base = written(tmp_path / "base.safetensors", two_heads)
     config = preset_config("fleet", cohorting={"output_weight": 0.5})
     fleet = Federation.create(tmp_path / "store", config, base, now=NOW)
 
-    told = [line for line in found(fleet) if "no output layer can be told" in line]
+    told = examine(fleet, now=NOW)
     fleet.configure(override_config(config, ["cohorting.output_layer=none"]))
 
-    assert [line.partition(":")[0] for line in told] == ["settings"]
-    assert not [line for line in found(fleet) if line.startswith("settings")]
+    assert [note.partition(" can")[0] for note in told.notes] == ["no output layer"]
+    assert not [d for d in told.differences if d.place == "settings"]
+    assert examine(fleet, now=NOW).notes == ()
 
 
 def test_a_federation_with_an_unknown_output_layer_is_not_made(tmp_path: Path) -> None:

@@ -135,9 +135,20 @@ def test_nobody_is_recalled_alone_to_the_cohort_it_left(
     state, updates = two_ways
     left = dataclasses.replace(state.clients["p1"], moved_round=1, origin_cohort="c1")
     state = dataclasses.replace(state, clients={**state.clients, "p1": left})
-    config = preset_config("test", cohorting={"recall_first": True})
+    config = preset_config("test", cohorting={"recall_first": True, "recall_margin": 0.0})
 
     assert cohorts_of(run(shelf, state, updates, config)) == {"p1": "c2", "p2": "c2"}
+
+
+def test_cohort_that_was_left_is_a_rival_of_the_others(
+    shelf: Shelf, base: str, two_ways: Any
+) -> None:
+    """p1 points back to c1, and by half to c2: it is not sent to the second best."""
+    state, updates = two_ways
+    left = dataclasses.replace(state.clients["p1"], moved_round=1, origin_cohort="c1")
+    state = dataclasses.replace(state, clients={**state.clients, "p1": left})
+
+    assert cohorts_of(run(shelf, state, updates[:1]))["p1"] == "c3"
 
 
 def test_who_fits_no_cohort_is_grouped_with_its_like(

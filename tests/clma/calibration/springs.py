@@ -27,6 +27,9 @@ EVENTS = {3: CLIENTS[4:8], 6: CLIENTS[8:12], 9: CLIENTS[12:16], 12: CLIENTS[16:2
 N_ROUNDS = 15
 SIZE = 60
 WAYS = {"base": {}, "a": {0: 1.0, 1: 1.0}, "b": {0: 1.0, 2: 1.0}}
+PLAIN = {"recall_first": False, "recall_margin": 0.0, "split_ceiling": 1.0, "merge": False}
+"""Nothing but the thresholds that are to be calibrated decides."""
+
 TOGETHER = {"pair_threshold": -1.0, "silhouette_floor": 1.0, "silhouette_floor_three": 1.0}
 """Settings under which whoever drifts in one night is one group."""
 
@@ -46,7 +49,10 @@ def live(
     folder.mkdir(parents=True, exist_ok=True)
     base = folder / "base.safetensors"
     base.write_bytes(serialize_tensors({"w": np.zeros(SIZE, np.float32)}))
-    config = preset_config("springs", identity={"updates": "unsigned"}, **settings)
+    cohorting = PLAIN | settings.pop("cohorting", {})
+    config = preset_config(
+        "springs", identity={"updates": "unsigned"}, cohorting=cohorting, **settings
+    )
     federation = Federation.create(folder / "store", config, base, CLIENTS)
     open_next_round(federation, now=dt.datetime.now(dt.UTC))
     for round_num in range(1, n_rounds + 1):
