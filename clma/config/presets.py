@@ -19,6 +19,7 @@ _DRIFT = {
     "z_score": 4.0,
     "creep": True,
     "recheck": True,
+    "confirm_rounds": 3,
     "probation": True,
 }
 _COHORTS = {

@@ -216,8 +216,9 @@ def test_missed_night_keeps_the_way_home_open(shelf: Shelf, base: str) -> None:
 def test_confirmed_client_is_not_asked_again(shelf: Shelf, base: str) -> None:
     own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
     state = moved(one_cohort(base, ["p1", "p2"]), own)
-    after = run(shelf, state, [update(shelf, "p1", [3, 1, 1], own, confirm=True)]).state
-    assert after.clients["p1"].way_home() is None
+    config = preset_config("test", drift={"confirm_rounds": 1})
+    updates = [update(shelf, "p1", [3, 1, 1], own, confirm=True)]
+    assert run(shelf, state, updates, config).state.clients["p1"].way_home() is None
 
 
 def test_held_client_goes_home_when_its_old_model_is_good_again(shelf: Shelf, base: str) -> None:
