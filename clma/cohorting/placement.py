@@ -133,10 +133,11 @@ def place_groups(
     more than `max_live_cohorts`, for as long as that is so; going home is never refused. A recalled
     group's updates are not averaged into the cohort it joins: they were trained from another start.
 
-    All members of a cohort that was founded a round ago, of one mind again, found no second one: a
-    model of one round is nothing to remember, it only had not learnt enough.
+    Where flags are raised again for want of relief (`drift.recheck`), all members of a cohort that
+    was founded a round ago, of one mind again, found no second one: a model of one round is nothing
+    to remember, it only had not learnt enough.
     """
-    settled = _of_one_mind(state, groupings)
+    settled = _of_one_mind(state, groupings) if config.drift.recheck else frozenset()
     groupings = [_staying(grouping, settled) for grouping in groupings]
     updates = {u.client_id: u for u in sealed.updates}
     voting, too_few = voting_jobs(triage, updates, config)

@@ -330,19 +330,20 @@ def test_client_is_asked_for_as_many_rounds_as_configured(shelf: Shelf, base: st
     assert homes == ["c0", None]
 
 
+@pytest.mark.parametrize(("recheck", "cohort"), [(True, "c1"), (False, "c2")])
 def test_cohort_of_last_night_that_found_no_relief_goes_on_learning(
-    shelf: Shelf, base: str
+    shelf: Shelf, base: str, recheck: bool, cohort: str
 ) -> None:
     own = shelf.put({"w": [2.0, 1.0, 1.0]}).sha256
     state = moved(one_cohort(base, ["p1", "p2"]), own)
     young = dataclasses.replace(state.cohorts["c1"], born_round=state.round_num - 1)
     state = dataclasses.replace(state, cohorts={**state.cohorts, "c1": young})
+    config = preset_config("test", drift={"recheck": recheck})
 
-    outcome = run(shelf, state, [update(shelf, "p1", [2, 1, 3], own, flag=True)])
+    outcome = run(shelf, state, [update(shelf, "p1", [2, 1, 3], own, flag=True)], config)
 
-    assert cohorts_of(outcome)["p1"] == "c1"
-    assert models(shelf, outcome)["c1"] == [2, 1, 3]
-    assert [r.decision for r in outcome.decision.cohorting] == ["kept"]
+    assert cohorts_of(outcome)["p1"] == cohort
+    assert models(shelf, outcome)[cohort] == [2, 1, 3]
 
 
 def test_cohort_of_a_false_alarm_ends_when_its_founders_are_home(shelf: Shelf, base: str) -> None:
