@@ -20,22 +20,19 @@ array([1., 3.])
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clma.errors import ShapeMismatchError
-from clma.signatures.signature import Signature
+from clma.signatures.signature import FeatureExtractor, Signature
 
-__all__ = ["KIND", "FeatureExtractor", "cosine_distances", "sign_by_mean_feature"]
+__all__ = ["KIND", "cosine_distances", "sign_by_mean_feature"]
 
 KIND = "fecfl"
 N_AT_ONCE = 256
 ROUNDING = 1e-12
-
-FeatureExtractor = Callable[[NDArray[np.floating]], NDArray[np.floating]]
-"""Maps samples of shape (n, ...) to features of shape (n, n_features)."""
 
 
 def sign_by_mean_feature(

@@ -19,7 +19,10 @@ from numpy.typing import NDArray
 
 from clma.errors import InvalidUpdateError, ShapeMismatchError
 
-__all__ = ["Signature", "SignatureSource", "arrays_of"]
+__all__ = ["FeatureExtractor", "Signature", "SignatureSource", "arrays_of", "check_comparable"]
+
+FeatureExtractor = Callable[[NDArray[np.floating]], NDArray[np.floating]]
+"""Maps samples of shape (n, ...) to features of shape (n, n_features), row by row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,20 +92,41 @@ def arrays_of(
         If it has another number of features.
     """
     signed = list(signatures)
+    check_comparable(signed, kind)
     for client_id, signature in signed:
-        first = signed[0][1]
-        if signature.kind != kind or name not in signature.arrays:
-            raise InvalidUpdateError(
-                f"client {client_id!r}: signature is of kind {signature.kind!r}, wanted {kind!r}"
-            )
-        if signature.encoder != first.encoder:
-            raise InvalidUpdateError(
-                f"client {client_id!r}: signature was made with encoder {signature.encoder!r}, "
-                f"others with {first.encoder!r}"
-            )
-        n_features, wanted = len(signature.arrays[name]), len(first.arrays[name])
+        if name not in signature.arrays:
+            raise InvalidUpdateError(f"client {client_id!r}: signature lacks {name!r}")
+        n_features, wanted = len(signature.arrays[name]), len(signed[0][1].arrays[name])
         if n_features != wanted:
             raise ShapeMismatchError(
                 f"client {client_id!r}: signature has {n_features} features, others {wanted}"
             )
     return tuple(s.arrays[name].astype(np.float64) for _, s in signed)
+
+
+def check_comparable(signatures: Iterable[tuple[str, Signature]], kind: str) -> None:
+    """Refuse signatures that cannot be compared with each other.
+
+    Parameters
+    ----------
+    signatures : iterable of (client id, Signature)
+    kind : str
+        That all must have.
+
+    Raises
+    ------
+    InvalidUpdateError
+        If a signature is of another kind or encoder than the others; names the client.
+    """
+    encoder: str | None = None
+    for client_id, signature in signatures:
+        if signature.kind != kind:
+            raise InvalidUpdateError(
+                f"client {client_id!r}: signature is of kind {signature.kind!r}, wanted {kind!r}"
+            )
+        encoder = signature.encoder if encoder is None else encoder
+        if signature.encoder != encoder:
+            raise InvalidUpdateError(
+                f"client {client_id!r}: signature was made with encoder {signature.encoder!r}, "
+                f"others with {encoder!r}"
+            )

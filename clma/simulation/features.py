@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from clma.adapters.factory import load_factory
 from clma.adapters.torch import load_parameters
 from clma.errors import InvalidConfigError
-from clma.signatures.fecfl import FeatureExtractor
+from clma.signatures.signature import FeatureExtractor
 from clma.simulation.fleet import Fleet
 
 __all__ = ["initial_extractor"]

@@ -37,7 +37,7 @@ def test_signature_that_does_not_compare_is_named(
 
 
 def test_signatures_without_the_array_are_refused() -> None:
-    with pytest.raises(InvalidUpdateError, match="wanted 'fecfl'"):
+    with pytest.raises(InvalidUpdateError, match="'p1': signature lacks 'mean'"):
         arrays_of([("p1", Signature("fecfl", {}))], "fecfl", "mean")
 
 
