@@ -62,7 +62,7 @@ METHODS: Mapping[str, MethodTraits] = {
 """By the name in ``cohorting.method``."""
 
 
-def required(method: str, choice: str = "none") -> frozenset[str]:
+def required(method: str, choice: str = "none", onboarding: str = "none") -> frozenset[str]:
     """Return what ``privacy.share`` has to name.
 
     Parameters
@@ -71,6 +71,10 @@ def required(method: str, choice: str = "none") -> frozenset[str]:
         ``cohorting.method``.
     choice : str
         ``cohorting.choice``.
+    onboarding : str
+        ``onboarding.method``.
     """
-    asked = METHODS[method].requires
-    return asked if choice == "none" else asked | {"choice"}
+    asked = set(METHODS[method].requires)
+    asked |= {"choice"} if choice != "none" else set()
+    asked |= {"signature"} if onboarding != "none" else set()
+    return frozenset(asked)

@@ -228,6 +228,8 @@ class ClientState:
         is bad on its data.
     signature_round : int or None
         Round of whose data the signature is that it was placed by, where the method asks for one.
+    placed_cohort : str or None
+        Where that signature placed it.
     choices : ChoiceMemory
         Of comparisons with other cohorts' models, where ``cohorting.choice`` asks for them.
     moves : tuple of Move
@@ -247,6 +249,7 @@ class ClientState:
     origin_cohort: str | None = None
     unconfirmed: bool = False
     signature_round: int | None = None
+    placed_cohort: str | None = None
     choices: ChoiceMemory = ChoiceMemory()
     moves: tuple[Move, ...] = ()
     rests_until: int = 0

@@ -1,4 +1,4 @@
-"""What a method changes when a round opens: known cohorts, k models apart, cohorts of like data."""
+"""What changes when a round opens: known cohorts, k models apart, cohorts of like data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from clma.cohorting.given import given_moves, moves_apart
 from clma.cohorting.ifca import start_apart
 from clma.config import FederationConfig
 from clma.errors import InvalidConfigError
-from clma.methods import METHODS
 from clma.parameters.tensor_file import TensorFile
 from clma.records import ArtifactRef, FederationState
 from clma.signatures.signature import SignatureSource
@@ -53,7 +52,7 @@ def opening_moves(
     if method == "ifca":
         return start_apart(state, config, round_num, open_tensors, save_model)
     check_source(config, signature_of)
-    if signature_of is not None and METHODS[method].needs_signature:
+    if signature_of is not None and config.signature_kind is not None:
         return _place(state, config, round_num, signature_of)
     return given_moves(state, config, round_num)
 
@@ -65,7 +64,11 @@ def _place(
     signature_of: SignatureSource,
 ) -> FederationState:
     # SciPy comes with these, and `clma init` opens rounds where only the base install is.
-    if config.cohorting.method == "pacfl":
+    if config.signature_kind == "fmcl":
+        from clma.cohorting.fmcl import place_by_class_means
+
+        return place_by_class_means(state, config, round_num, signature_of)
+    if config.signature_kind == "pacfl":
         from clma.cohorting.pacfl import place_by_angles
 
         return place_by_angles(state, config, round_num, signature_of)
@@ -82,8 +85,8 @@ def check_source(config: FederationConfig, signature_of: SignatureSource | None)
     InvalidConfigError
         If the method places clients by signatures and `signature_of` is None.
     """
-    if METHODS[config.cohorting.method].needs_signature and signature_of is None:
+    if config.signature_kind is not None and signature_of is None:
         raise InvalidConfigError(
-            f"cohorting.method {config.cohorting.method!r} needs signatures of the clients' data, "
+            f"method {config.signature_kind!r} needs signatures of the clients' data, "
             "plants cannot send them yet; it runs on simulated fleets in one process only"
         )

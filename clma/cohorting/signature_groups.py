@@ -110,8 +110,10 @@ def settle(
     """
     moved = move_clients(state, targets, round_num, start_from=start_from)
     placed = {
-        client_id: dataclasses.replace(moved.clients[client_id], signature_round=round_num)
-        for client_id in targets
+        client_id: dataclasses.replace(
+            moved.clients[client_id], signature_round=round_num, placed_cohort=cohort_id
+        )
+        for client_id, cohort_id in targets.items()
     }
     return dataclasses.replace(moved, clients=dict(sorted({**moved.clients, **placed}.items())))
 

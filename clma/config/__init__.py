@@ -23,6 +23,7 @@ from clma.config.sections import (
     FederationConfig,
     GivenCohorts,
     IdentityConfig,
+    OnboardingConfig,
     PrivacyConfig,
     RoundConfig,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "FederationConfig",
     "GivenCohorts",
     "IdentityConfig",
+    "OnboardingConfig",
     "PrivacyConfig",
     "RoundConfig",
     "changed_settings",

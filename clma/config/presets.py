@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clma.config.sections import CohortingConfig
+from clma.config.sections import CohortingConfig, OnboardingConfig
 from clma.errors import InvalidConfigError
 from clma.methods import required
 
@@ -34,6 +34,16 @@ _COHORTS = {
 }
 _PLAIN = {"method": "weighted_mean", "outlier_check": False}
 """Of the literature: nobody's update is shortened or held out."""
+
+_FMCL = {"method": "fmcl"}
+# As published, as far as it is: no centring, the mean divided by the overlap once more, and hardly
+# a fleet that is one group.
+_FMCL_PAPER = {
+    "method": "fmcl",
+    "overlap": "penalize",
+    "center": "none",
+    "silhouette_floor": 0.05,
+}
 
 _LITERAL_DRIFT = {
     "detector": "loss_threshold",
@@ -111,6 +121,9 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "cfl": _baseline("cfl"),
     "pacfl": _baseline("pacfl"),
     "fecfl": _baseline("fecfl"),
+    "fmcl": _baseline("single", onboarding=_FMCL),
+    "fmcl-paper": _baseline("single", onboarding=_FMCL_PAPER),
+    "fmcl-clma": {**_ours(), "onboarding": _FMCL},
     "local": _baseline("local"),
     "flash": _baseline("single", aggregation={**_PLAIN, "server_optimizer": "flash"}),
     "adaptive-fedavg": _baseline(
@@ -133,9 +146,10 @@ def requirements(preset: str) -> frozenset[str]:
     InvalidConfigError
         If the preset is unknown.
     """
-    section = preset_settings(preset).get("cohorting", {})
-    default = CohortingConfig()
-    return required(section.get("method", default.method), section.get("choice", default.choice))
+    settings = preset_settings(preset)
+    cohorting = CohortingConfig.model_construct(**settings.get("cohorting", {}))
+    onboarding = OnboardingConfig.model_construct(**settings.get("onboarding", {}))
+    return required(cohorting.method, cohorting.choice, onboarding.method)
 
 
 def preset_settings(preset: str) -> Mapping[str, Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from clma.methods import required
+from clma.methods import METHODS, required
 
 __all__ = [
     "AggregationConfig",
@@ -20,10 +20,12 @@ __all__ = [
     "FederationConfig",
     "GivenCohorts",
     "IdentityConfig",
+    "OnboardingConfig",
     "PrivacyConfig",
     "RoundConfig",
 ]
 
+_FOUND_THEIR_OWN = frozenset({"given", "local", "ifca", "pacfl", "fecfl"})
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Share = Literal["weights", "flag", "examples", "loss", "loss_vector", "signature", "choice"]
@@ -257,6 +259,32 @@ class GivenCohorts(_Section):
     labels: dict[str, str]
 
 
+class OnboardingConfig(_Section):
+    """First cohorts from signatures of the clients' data, before anybody trains (FMCL)."""
+
+    method: Literal["none", "fmcl"] = "none"
+    """`fmcl`: clients are grouped once by class means of a frozen encoder, whoever comes later goes
+    to the nearest cohort; `none`: all start in one cohort."""
+    overlap: Literal["none", "sum", "penalize", "additive"] = "additive"
+    """How classes that only one of two clients has count: not at all, by making them nearer
+    (`sum`), or farther (`penalize`: by division; `additive`: by a term of its own)."""
+    penalty: Annotated[float, Field(ge=0)] = 1.0
+    """`additive`: distance of clients that agree in all that they share, and share nothing."""
+    center: Literal["none", "global", "zscore"] = "global"
+    """What is taken away from class means before angles are measured: nothing, their mean, or their
+    mean and, feature by feature, their spread."""
+    percentile: Annotated[float, Field(ge=0, le=100)] = 95.0
+    """Of the distances of pairs with a shared class, for pairs without."""
+    linkage: Literal["average", "weighted", "complete"] = "average"
+    n_groups: Annotated[int, Field(ge=0)] = 0
+    """First cohorts; 0: as many as stand apart by silhouette."""
+    silhouette_floor: Annotated[float, Field(ge=-1, le=1)] = 0.3
+    """Below it all clients are one cohort."""
+    alike_within: Annotated[float, Field(ge=0)] = 0.6
+    """Mean distance from which on one cohort is no finding but a lack of signal; two clients are
+    one cohort up to it."""
+
+
 class AggregationConfig(_Section):
     """How a cohort's model is made from its members' updates."""
 
@@ -339,6 +367,7 @@ class FederationConfig(_Section):
     round: RoundConfig = RoundConfig()
     drift: DriftConfig = DriftConfig()
     cohorting: CohortingConfig = CohortingConfig()
+    onboarding: OnboardingConfig = OnboardingConfig()
     aggregation: AggregationConfig = AggregationConfig()
     client: ClientConfig = ClientConfig()
     privacy: PrivacyConfig = PrivacyConfig()
@@ -350,12 +379,33 @@ class FederationConfig(_Section):
             return None
         return ChoiceRule(ratio=self.cohorting.choice_ratio, z_score=self.cohorting.choice_z)
 
+    @property
+    def signature_kind(self) -> str | None:
+        """Which signature of their data clients send; None: none."""
+        if self.onboarding.method != "none":
+            return self.onboarding.method
+        method = self.cohorting.method
+        return method if METHODS[method].needs_signature else None
+
+    @model_validator(mode="after")
+    def _check_onboarding(self) -> FederationConfig:
+        onboarding, method = self.onboarding.method, self.cohorting.method
+        if onboarding != "none" and method in _FOUND_THEIR_OWN:
+            raise ValueError(
+                f"onboarding.method = {onboarding!r} forms the first cohorts, "
+                f"and so does cohorting.method = {method!r}"
+            )
+        return self
+
     @model_validator(mode="after")
     def _check_policy(self) -> FederationConfig:
         method, choice = self.cohorting.method, self.cohorting.choice
-        missing = required(method, choice) - set(self.privacy.share)
+        onboarding = self.onboarding.method
+        missing = required(method, choice, onboarding) - set(self.privacy.share)
         if missing:
             asked = f"method {method!r}" if choice == "none" else f"cohorting.choice = {choice!r}"
+            if missing == {"signature"} and onboarding != "none":
+                asked = f"onboarding.method = {onboarding!r}"
             raise ValueError(
                 f"{asked} needs {', '.join(sorted(missing))}, "
                 f"privacy.share names only {', '.join(self.privacy.share) or 'nothing'}"

@@ -31,7 +31,7 @@ def parse_config(text: str) -> FederationConfig:
 
 
 _SECTIONS = (
-    *("round", "drift", "cohorting", "aggregation", "client", "privacy", "identity"),
+    *("round", "drift", "cohorting", "onboarding", "aggregation", "client", "privacy", "identity"),
     "model_arguments",
 )
 

@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+from numpy.typing import NDArray
+
 from clma.config import FederationConfig
 from clma.ledger.federation import Federation
-from clma.methods import METHODS
 from clma.signatures.fecfl import sign_by_mean_feature
+from clma.signatures.fmcl import sign_by_class_means
 from clma.signatures.pacfl import sign_by_directions
 from clma.signatures.signature import Signature, SignatureSource
 from clma.simulation.fleet import Fleet
@@ -40,9 +43,14 @@ def fleet_signatures(fleet: Fleet, config: FederationConfig) -> SignatureSource 
         Computes each signature once. A client computes its own on the windows that it trains on in
         that round, which it has before the round opens.
     """
-    if not METHODS[config.cohorting.method].needs_signature:
+    if config.signature_kind is None:
         return None
-    if config.cohorting.method == "fecfl":
+    if config.signature_kind == "fmcl":
+
+        def sign(client_id: str, round_num: int) -> Signature:
+            windows, labels = fleet.training_windows(client_id, round_num)
+            return sign_by_class_means(windows, labels, _flat, encoder="flatten")
+    elif config.signature_kind == "fecfl":
         # Loads torch, which the other signatures do without.
         from clma.simulation.features import initial_extractor
 
@@ -58,6 +66,10 @@ def fleet_signatures(fleet: Fleet, config: FederationConfig) -> SignatureSource 
             return sign_by_directions(windows, labels, n_directions=config.cohorting.n_directions)
 
     return functools.cache(sign)
+
+
+def _flat(samples: NDArray[np.floating]) -> NDArray[np.floating]:
+    return samples.reshape(len(samples), -1)
 
 
 def sent_signature_bytes(fleet: Fleet, federation: Federation, n_rounds: int) -> int:

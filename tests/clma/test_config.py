@@ -43,7 +43,7 @@ def test_presets_are_not_changed_by_their_use() -> None:
     assert preset_config("fleet", "clma-literal").drift.gamma == 0.1
 
 
-OURS = {"clma", "clma-flag", "clma-choice", "clma-probe", "clma-sketch"}
+OURS = {"clma", "clma-flag", "clma-choice", "clma-probe", "clma-sketch", "fmcl-clma"}
 
 
 @pytest.mark.parametrize("preset", sorted(set(PRESETS) - OURS))

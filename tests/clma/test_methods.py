@@ -19,6 +19,9 @@ ASKS_FOR_MORE = {
     "feddrift-eager": "loss_vector",
     "pacfl": "signature",
     "fecfl": "signature",
+    "fmcl": "signature",
+    "fmcl-paper": "signature",
+    "fmcl-clma": "signature",
 }
 
 
