@@ -17,8 +17,10 @@ sums over the classes that both have, and the overlap as the sum of m, the four 
 The published description does not settle between the first and the third; only where little overlap
 makes a distance larger do clients with different labels stand apart at all. ``penalize`` cannot do
 that where means agree to the digit, and grows without bound as overlap goes to zero; ``additive``
-is bounded by 2 + `penalty`. Two clients without a shared class have no such distance: they get a
-high percentile of the others' distances.
+is bounded by 2 + `penalty`. Two clients without a shared class have no mean: a high percentile of
+the others' distances stands for it, in ``additive`` for the mean alone, since the rest is known.
+(With the percentile for the whole distance, groups with labels of their own would be no farther
+apart than their members are, for only distances within groups are observed.)
 
 Embeddings of one encoder have much in common, whatever is on the picture. ``global`` takes the mean
 of all class means away before angles are measured, ``zscore`` also divides every feature by its
@@ -74,8 +76,8 @@ class ClassDistances:
     overlaps : ndarray of shape (n, n)
         Share of two clients' data in classes that both have, in [0, 1]; 1 on the diagonal.
     substitute : float or None
-        What stands for the distance of clients without a shared class; None where all pairs have
-        one.
+        What stands for the distance, or mean, of clients without a shared class; None where all
+        pairs have one.
     """
 
     distances: NDArray[np.float64]
@@ -116,7 +118,7 @@ def class_distances(
     Returns
     -------
     ClassDistances
-        All distances are 1 where no two clients share a class.
+        Of equal distances where no two clients share a class.
 
     Raises
     ------
@@ -132,8 +134,15 @@ def class_distances(
     fixed = list(signatures) if centre_on is None else [c for c in signatures if c in centre_on]
     origin, spread = _centre([means[c] for c in fixed], center)
     products, overlaps = _weighted_sums(list(means.values()), origin, spread)
-    distances = _READINGS[overlap](products, overlaps, penalty)
-    return _with_substitute(distances, overlaps, percentile)
+    distances, substitute = _substituted(
+        _READINGS[overlap](products, overlaps), overlaps, percentile
+    )
+    if overlap == "additive":
+        distances = distances + penalty * (1 - overlaps)
+    distances = (distances + distances.T) / 2
+    np.fill_diagonal(distances, 0.0)
+    np.fill_diagonal(overlaps, 1.0)
+    return ClassDistances(distances, overlaps, substitute)
 
 
 def _read(signatures: Mapping[str, Signature]) -> dict[str, ClassMeans]:
@@ -204,48 +213,29 @@ def _cosine_distances(
     return np.asarray(distances)
 
 
-def _mean(
-    products: NDArray[np.float64], overlaps: NDArray[np.float64], penalty: float
-) -> NDArray[np.float64]:
-    del penalty
+def _mean(products: NDArray[np.float64], overlaps: NDArray[np.float64]) -> NDArray[np.float64]:
     return products / np.where(overlaps > 0, overlaps, 1.0)
 
 
-def _sum(
-    products: NDArray[np.float64], overlaps: NDArray[np.float64], penalty: float
-) -> NDArray[np.float64]:
-    del overlaps, penalty
+def _sum(products: NDArray[np.float64], _overlaps: NDArray[np.float64]) -> NDArray[np.float64]:
     return products
 
 
-def _penalized(
-    products: NDArray[np.float64], overlaps: NDArray[np.float64], penalty: float
-) -> NDArray[np.float64]:
-    return _mean(products, overlaps, penalty) / np.maximum(overlaps, SMALLEST_OVERLAP)
+def _penalized(products: NDArray[np.float64], overlaps: NDArray[np.float64]) -> NDArray[np.float64]:
+    return _mean(products, overlaps) / np.maximum(overlaps, SMALLEST_OVERLAP)
 
 
-def _added(
-    products: NDArray[np.float64], overlaps: NDArray[np.float64], penalty: float
-) -> NDArray[np.float64]:
-    return _mean(products, overlaps, penalty) + penalty * (1 - overlaps)
+# What `additive` adds is known of every pair, so it comes after the substitutes.
+_READINGS = {"none": _mean, "sum": _sum, "penalize": _penalized, "additive": _mean}
 
 
-_READINGS = {"none": _mean, "sum": _sum, "penalize": _penalized, "additive": _added}
-
-
-def _with_substitute(
+def _substituted(
     distances: NDArray[np.float64], overlaps: NDArray[np.float64], percentile: float
-) -> ClassDistances:
-    n = len(distances)
+) -> tuple[NDArray[np.float64], float | None]:
     apart = overlaps <= 0
-    np.fill_diagonal(apart, val=False)
-    pairs = np.triu_indices(n, 1)
+    if not apart.any():
+        return distances, None
+    pairs = np.triu_indices(len(distances), 1)
     observed = distances[pairs][~apart[pairs]]
-    substitute: float | None = None
-    if apart.any():
-        substitute = float(np.percentile(observed, percentile)) if observed.size else 1.0
-        distances = np.where(apart, substitute, distances)
-    distances = (distances + distances.T) / 2
-    np.fill_diagonal(distances, 0.0)
-    np.fill_diagonal(overlaps, 1.0)
-    return ClassDistances(distances, overlaps, substitute)
+    substitute = float(np.percentile(observed, percentile)) if observed.size else 1.0
+    return np.where(apart, substitute, distances), substitute

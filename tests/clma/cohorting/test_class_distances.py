@@ -57,7 +57,7 @@ def fleet(
         ("none", 99, [0.114286, 0.2, 0.976, 0.2, 0.976, 1.0]),
         ("penalize", 95, [0.163265, 2, 2, 2, 2, 1.111111]),
         ("penalize", 99, [0.163265, 2, 2, 2, 2, 1.111111]),
-        ("additive", 100, [0.414286, 1.1, 1.1, 1.1, 1.1, 1.1]),
+        ("additive", 100, [0.414286, 1.1, 2, 1.1, 2, 1.1]),
     ],
 )
 def test_four_clients_worked_out_by_hand(
@@ -166,10 +166,25 @@ def test_newcomer_does_not_move_the_centre_of_the_others() -> None:
 
 
 def test_clients_without_any_shared_class_are_all_equally_far() -> None:
-    found = class_distances({"a": signed({0: ([1, 0], 1.0)}), "b": signed({1: ([1, 0], 1.0)})})
+    alone = {f"p{k}": signed({k: ([1, k], 1.0)}) for k in range(4)}
 
-    assert found.distances[0, 1] == 1.0
+    found = class_distances(alone)
+
+    assert len(set(found.distances[np.triu_indices(4, 1)])) == 1
     assert not found.has_signal
+
+
+def test_groups_with_labels_of_their_own_are_farther_apart_than_their_members() -> None:
+    rng = np.random.default_rng(8)
+    clients = {
+        f"p{k}": signed({k % 3: ((np.eye(4)[k % 3] + rng.normal(0, 0.1, 4)).tolist(), 1.0)})
+        for k in range(9)
+    }
+
+    distances = class_distances(clients).distances
+
+    same = np.equal.outer(np.arange(9) % 3, np.arange(9) % 3)
+    assert distances[~same].min() > 1 > distances[same].max()
 
 
 def test_signature_of_another_encoder_is_refused() -> None:

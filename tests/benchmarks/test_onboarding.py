@@ -1,0 +1,47 @@
+"""The fleets of the benchmark are what their kinds say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.onboarding import (
+    KINDS,
+    N_CLIENTS,
+    draw_fleet,
+    encoders,
+    global_maximum,
+    group_fleet,
+)
+from clma.cohorting.automatic_k import choose_groups
+from clma.signatures.fmcl import sign_by_class_means
+
+LABELS = np.arange(100) % 10
+IMAGES = np.eye(64)[LABELS].reshape(-1, 8, 8)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_clients_of_a_group_have_its_labels(kind) -> None:  # type: ignore[no-untyped-def]
+    fleet = draw_fleet(kind, IMAGES, LABELS, np.random.default_rng(0))
+
+    n_labels = kind.n_labels or (4 if kind.disjoint else 10)
+    assert len(fleet) == N_CLIENTS
+    assert all(len(set(labels)) <= n_labels for _, labels in fleet)
+
+
+def test_disjoint_label_sets_are_found() -> None:
+    kind = next(k for k in KINDS if k.name == "three disjoint label sets")
+    fleet = draw_fleet(kind, IMAGES, LABELS, np.random.default_rng(0))
+    encode = encoders()["pixels"]
+
+    choice = group_fleet(
+        {f"p{k:02d}": sign_by_class_means(x, y, encode) for k, (x, y) in enumerate(fleet)}, kind, {}
+    )
+
+    assert choice.labels == tuple(k % 3 for k in range(N_CLIENTS))
+
+
+def test_global_maximum_is_that_of_the_window() -> None:
+    apart = 1 - np.kron(np.eye(3), np.ones((3, 3)))
+
+    assert global_maximum(choose_groups(apart)) == 3
