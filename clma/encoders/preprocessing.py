@@ -3,8 +3,7 @@
 Examples
 --------
 >>> images = np.full((1, 3, 2, 2), 0.5)
->>> prepared = Preprocessing(mean=(0.5, 0.4, 0.3), std=(0.1, 0.1, 0.1)).prepare(images)
->>> prepared[0, :, 0, 0].round(4).tolist()
+>>> Preprocessing((0.5, 0.25, 0.0), (0.25,), "NCHW").prepare(images)[0, :, 0, 0].tolist()
 [0.0, 1.0, 2.0]
 """
 
