@@ -144,6 +144,7 @@ PICTURED = next(kind for kind in KINDS if kind.name == "three label sets")
 READINGS: Mapping[str, Mapping[str, Any]] = {
     "fmcl": {},
     "K given": {"n_groups": -1},
+    "additive, global": {"center": "global"},
     "additive, no centre": {"center": "none"},
     "penalize, global": {"overlap": "penalize"},
     "penalize, no centre": {"overlap": "penalize", "center": "none"},

@@ -90,7 +90,7 @@ def choose_groups(
     method: Linkage = "average",
     n_groups: int = 0,
     silhouette_floor: float = 0.3,
-    alike_within: float = 0.6,
+    alike_within: float = 1.0,
 ) -> GroupChoice:
     """Group by agglomerative clustering, the number of groups automatic or given.
 

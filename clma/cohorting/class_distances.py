@@ -95,7 +95,7 @@ def class_distances(
     signatures: Mapping[str, Signature],
     *,
     overlap: Overlap = "additive",
-    center: Center = "global",
+    center: Center = "zscore",
     penalty: float = 1.0,
     percentile: float = 95.0,
     centre_on: Collection[str] | None = None,

@@ -270,7 +270,7 @@ class OnboardingConfig(_Section):
     (`sum`), or farther (`penalize`: by division; `additive`: by a term of its own)."""
     penalty: Annotated[float, Field(ge=0)] = 1.0
     """`additive`: distance of clients that agree in all that they share, and share nothing."""
-    center: Literal["none", "global", "zscore"] = "global"
+    center: Literal["none", "global", "zscore"] = "zscore"
     """What is taken away from class means before angles are measured: nothing, their mean, or their
     mean and, feature by feature, their spread."""
     percentile: Annotated[float, Field(ge=0, le=100)] = 95.0
@@ -280,7 +280,7 @@ class OnboardingConfig(_Section):
     """First cohorts; 0: as many as stand apart by silhouette."""
     silhouette_floor: Annotated[float, Field(ge=-1, le=1)] = 0.3
     """Below it all clients are one cohort."""
-    alike_within: Annotated[float, Field(ge=0)] = 0.6
+    alike_within: Annotated[float, Field(ge=0)] = 1.0
     """Mean distance from which on one cohort is no finding but a lack of signal; two clients are
     one cohort up to it."""
 

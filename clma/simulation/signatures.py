@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
-from numpy.typing import NDArray
-
 from clma.config import FederationConfig
+from clma.encoders.contract import Encoder
+from clma.encoders.flatten import Flatten
+from clma.encoders.sensor_stats import SensorStats
 from clma.ledger.federation import Federation
 from clma.signatures.fecfl import sign_by_mean_feature
 from clma.signatures.fmcl import sign_by_class_means
@@ -26,7 +26,10 @@ from clma.signatures.pacfl import sign_by_directions
 from clma.signatures.signature import Signature, SignatureSource
 from clma.simulation.fleet import Fleet
 
-__all__ = ["fleet_signatures", "sent_signature_bytes"]
+__all__ = ["fleet_encoder", "fleet_signatures", "sent_signature_bytes"]
+
+SENSOR_RANGE = 2.0
+"""Deviations that a channel's range reaches to each side; units of scaled fleets."""
 
 
 def fleet_signatures(fleet: Fleet, config: FederationConfig) -> SignatureSource | None:
@@ -46,10 +49,11 @@ def fleet_signatures(fleet: Fleet, config: FederationConfig) -> SignatureSource 
     if config.signature_kind is None:
         return None
     if config.signature_kind == "fmcl":
+        encoder = fleet_encoder(fleet)
 
         def sign(client_id: str, round_num: int) -> Signature:
             windows, labels = fleet.training_windows(client_id, round_num)
-            return sign_by_class_means(windows, labels, _flat, encoder="flatten")
+            return sign_by_class_means(windows, labels, encoder, encoder=encoder.fingerprint)
     elif config.signature_kind == "fecfl":
         # Loads torch, which the other signatures do without.
         from clma.simulation.features import initial_extractor
@@ -68,8 +72,17 @@ def fleet_signatures(fleet: Fleet, config: FederationConfig) -> SignatureSource 
     return functools.cache(sign)
 
 
-def _flat(samples: NDArray[np.floating]) -> NDArray[np.floating]:
-    return samples.reshape(len(samples), -1)
+def fleet_encoder(fleet: Fleet) -> Encoder:
+    """Return the frozen encoder of a fleet's data, which takes no weights from anywhere.
+
+    Statistics of sensor windows, in units of four deviations from two below to two above the mean,
+    as all fleets here are scaled; other samples as they are.
+    """
+    samples, _ = fleet.training_windows(fleet.client_ids[0], 1)
+    if "window" not in fleet.model_arguments:
+        return Flatten(samples.shape[1:])
+    n_channels = samples.shape[1]
+    return SensorStats((-SENSOR_RANGE,) * n_channels, (SENSOR_RANGE,) * n_channels)
 
 
 def sent_signature_bytes(fleet: Fleet, federation: Federation, n_rounds: int) -> int:

@@ -96,7 +96,7 @@ def test_clients_at_one_place_are_one_group() -> None:
     assert (found.n_groups, found.rule) == (1, "no distance")
 
 
-@pytest.mark.parametrize(("distance", "n_groups"), [(0.3, 1), (0.9, 2)])
+@pytest.mark.parametrize(("distance", "n_groups"), [(0.3, 1), (1.2, 2)])
 def test_two_clients_stay_together_if_they_are_near(distance: float, n_groups: int) -> None:
     found = choose_groups(np.array([[0, distance], [distance, 0]]))
 
