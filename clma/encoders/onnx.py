@@ -19,7 +19,6 @@ Examples
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 
 from clma.encoders.contract import fingerprint_of
 from clma.encoders.network import NetworkEncoder
+from clma.encoders.onnx_file import keeps_weights_elsewhere
 from clma.encoders.preprocessing import Layout, Preprocessing
 from clma.encoders.reference import check_reference
 from clma.errors import InvalidConfigError, MissingExtraError
@@ -118,9 +118,15 @@ class OnnxEncoder(NetworkEncoder):
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        model = path.read_bytes()
+        elsewhere = keeps_weights_elsewhere(model)
     except OSError as error:
         raise InvalidConfigError(f"network {path}: {error.strerror}") from error
+    except InvalidConfigError as error:
+        raise InvalidConfigError(f"network {path}: {error}") from error
+    if elsewhere:
+        raise InvalidConfigError(f"network {path}: keeps weights in other files, wanted all in one")
+    return model
 
 
 def _session(model: bytes, path: Path) -> Any:
@@ -129,23 +135,14 @@ def _session(model: bytes, path: Path) -> Any:
     options.inter_op_num_threads = 1
     options.use_deterministic_compute = True
     options.log_severity_level = _FATAL_ONLY
-    with tempfile.TemporaryDirectory() as empty:
-        # Where the runtime looks for external data: there is none.
-        options.add_session_config_entry(
-            "session.model_external_initializers_file_folder_path", empty
-        )
-        try:
-            return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        except _REFUSALS as error:
-            raise InvalidConfigError(f"network {path}: {_why(error)}") from error
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except _REFUSALS as error:
+        raise InvalidConfigError(f"network {path}: {_one_line(error)}") from error
 
 
-def _why(error: Exception) -> str:
-    """Return the runtime's message as one line."""
-    text = " ".join(str(error).split())
-    if "xternal data" in text:
-        return "keeps weights in other files, wanted one file with all of them"
-    return text
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _sample_shape(
@@ -194,6 +191,6 @@ def _runner(session: Any, output: str) -> Callable[[NDArray[np.float32]], NDArra
         try:
             return np.asarray(session.run([output], {name: batch})[0])
         except _REFUSALS as error:
-            raise InvalidConfigError(_why(error)) from error
+            raise InvalidConfigError(_one_line(error)) from error
 
     return run
