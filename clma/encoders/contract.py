@@ -77,7 +77,8 @@ def encode(
     """
     if n_at_once < 1:
         raise InvalidConfigError(f"n_at_once is {n_at_once}, wanted at least 1")
-    if np.ndim(samples) == 0:
+    samples = np.asarray(samples)
+    if samples.ndim == 0:
         raise ShapeMismatchError("samples have no axis, wanted shape (n, ...)")
     embeddings = np.empty((len(samples), encoder.dim), np.float32)
     for start in range(0, len(samples), n_at_once):

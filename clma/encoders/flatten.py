@@ -50,7 +50,7 @@ class Flatten:
     @property
     def fingerprint(self) -> str:
         """SHA-256 over kind, version and shape."""
-        return fingerprint_of("flatten", 1, {"shape": list(self.shape)})
+        return fingerprint_of("flatten", 1, {"shape": [int(n) for n in self.shape]})
 
     def __call__(self, batch: NDArray[Any]) -> NDArray[np.float32]:
         """Lay out every sample.
