@@ -120,6 +120,18 @@ def test_the_scenario_of_ones_own_runs(tmp_path: Path, monkeypatch: pytest.Monke
     assert 0 < (result.row.final_drifted_f1 or 0) <= 1
 
 
+def test_the_ranges_of_ones_own_sensors_make_an_encoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ranges.toml").write_text(block("ranges", "docs/encoders.md"))
+    names = {"Path": Path, "windows": np.ones((3, 2, 64))}
+
+    exec(compile(block("sensors", "docs/encoders.md"), "page", "exec"), names)  # noqa: S102 - our own page
+
+    assert np.shape(names["embeddings"]) == (3, 16)
+
+
 def test_columns_of_a_comparison_are_the_tables() -> None:
     page = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
     lines = page.partition("Columns of `results.parquet`")[2].partition("The summary's")[0]
