@@ -46,7 +46,7 @@ def test_runs_of_one_campaign_start_together(seed: int, nobody_placed: Federatio
 @pytest.mark.slow
 def test_signatures_at_the_start_and_drift_flags_after_beat_either_alone() -> None:
     def live(preset: str) -> CellResult:
-        return run_cell(Cell("cranfield/stagger", preset, 7, n_rounds=8), DATA_DIR)
+        return run_cell(Cell("cranfield/stagger", preset, 5, n_rounds=5), DATA_DIR)
 
     both, signatures, flags = (live(p).row for p in ("fmcl-clma", "fmcl", "clma"))
 
