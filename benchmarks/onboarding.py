@@ -15,6 +15,10 @@ dominant local maximum of the silhouettes, and their global maximum in the same 
     python -m benchmarks.onboarding --seeds 110:111 --picture onboarding.png
 
 draws the curve and the map of the kind "three label sets" instead.
+
+    python -m benchmarks.onboarding --scale 1000x100x1280
+
+takes the time and the memory of so many clients, classes and features instead, on one thread.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from benchmarks.meter import Meter
 from clma.cohorting.automatic_k import GroupChoice, choose_groups
 from clma.cohorting.class_distances import class_distances
 from clma.config import OnboardingConfig, preset_config
@@ -204,13 +209,46 @@ def _picture(fleet: Sequence[tuple[Images, NDArray[np.int64]]]) -> bytes:
     return png_bytes(figure)
 
 
+def time_scale(n_clients: int, n_classes: int, n_features: int) -> str:
+    """Return one line: seconds and memory to group clients of five random kinds."""
+    rng = np.random.default_rng(0)
+    kinds = rng.normal(size=(5, n_classes, n_features)).astype(np.float32)
+    signatures = {}
+    for client in range(n_clients):
+        noise = 0.3 * rng.normal(size=(n_classes, n_features)).astype(np.float32)
+        arrays = {
+            "classes": np.arange(n_classes),
+            "means": kinds[client % 5] + noise,
+            "shares": np.full(n_classes, 1 / n_classes),
+        }
+        signatures[f"p{client:05d}"] = Signature("fmcl", arrays, "random")
+    with Meter() as measuring:
+        distances = _distances(signatures, OnboardingConfig(method="fmcl"))
+    with Meter() as grouping:
+        choice = choose_groups(distances)
+    sent = sum(s.size_bytes for s in signatures.values()) / 1e6
+    return (
+        f"{n_clients} clients, {n_classes} classes, {n_features} features: {sent:.0f} MB of "
+        f"signatures; distances {measuring.reading.cpu_s:.1f} s of one core, "
+        f"{measuring.reading.over_bytes / 1e6:.0f} MB beside them; "
+        f"groups {grouping.reading.cpu_s:.2f} s; {choice.n_groups} groups"
+    )
+
+
 def main(
     seeds: Annotated[str, typer.Option("--seeds", help="FIRST:END, END excluded.")] = "100:110",
     picture: Annotated[
         Path | None, typer.Option("--picture", help="PNG of one fleet, instead of tables.")
     ] = None,
+    scale: Annotated[
+        str | None, typer.Option("--scale", help="CLIENTSxCLASSESxFEATURES, instead of tables.")
+    ] = None,
 ) -> None:
     """Print one table an encoder."""
+    if scale is not None:
+        n_clients, n_classes, n_features = map(int, scale.split("x"))
+        print(time_scale(n_clients, n_classes, n_features))
+        return
     from sklearn.datasets import load_digits
     from sklearn.metrics import adjusted_rand_score
 

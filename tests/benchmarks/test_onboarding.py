@@ -12,6 +12,7 @@ from benchmarks.onboarding import (
     encoders,
     global_maximum,
     group_fleet,
+    time_scale,
 )
 from clma.cohorting.automatic_k import choose_groups
 from clma.signatures.fmcl import sign_by_class_means
@@ -45,3 +46,7 @@ def test_global_maximum_is_that_of_the_window() -> None:
     apart = 1 - np.kron(np.eye(3), np.ones((3, 3)))
 
     assert global_maximum(choose_groups(apart)) == 3
+
+
+def test_scale_finds_the_kinds_it_made() -> None:
+    assert time_scale(40, 3, 32).endswith("; 5 groups")
