@@ -36,6 +36,8 @@ from benchmarks.meter import Meter
 from clma.cohorting.automatic_k import GroupChoice, choose_groups
 from clma.cohorting.class_distances import class_distances
 from clma.config import OnboardingConfig, preset_config
+from clma.encoders.contract import Encoder, fingerprint_of
+from clma.encoders.flatten import Flatten
 from clma.report.figures import png_bytes
 from clma.report.onboarding import onboarding_figure
 from clma.signatures.fmcl import sign_by_class_means
@@ -44,10 +46,8 @@ from tasks.comparison_request import parse_seeds
 
 N_CLIENTS = 12
 N_SAMPLES = 80
-N_RANDOM_FEATURES = 256
 
 Images = NDArray[np.float64]
-Encoder = Callable[[NDArray[np.floating]], NDArray[np.floating]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +131,27 @@ STYLES: Mapping[str, Callable[[Images], Images]] = {
 }
 
 
-def encoders() -> dict[str, Encoder]:
-    """Return the frozen encoders by name."""
-    weights = np.random.default_rng(0).normal(size=(64, N_RANDOM_FEATURES)) / 8
+class RandomLayer:
+    """Features of one layer with random weights, never trained.
 
-    def pixels(batch: NDArray[np.floating]) -> NDArray[np.floating]:
-        return batch.reshape(len(batch), -1)
+    Parameters
+    ----------
+    seed : int, >= 0
+    """
 
-    def random_layer(batch: NDArray[np.floating]) -> NDArray[np.floating]:
-        return np.maximum(pixels(batch) @ weights, 0)
+    dim = 256
 
-    return {"pixels": pixels, "random": random_layer}
+    def __init__(self, seed: int = 0) -> None:
+        self._weights = np.random.default_rng(seed).normal(size=(64, self.dim)) / 8
+        self.fingerprint = fingerprint_of("random-layer", 1, {"seed": seed})
 
+    def __call__(self, batch: NDArray[Any]) -> NDArray[np.float32]:
+        """Map images of shape (n, 8, 8) to features of shape (n, 256)."""
+        features = np.maximum(batch.reshape(len(batch), -1) @ self._weights, 0)
+        return np.asarray(features, np.float32)
+
+
+ENCODERS: Mapping[str, Encoder] = {"pixels": Flatten((8, 8)), "random": RandomLayer()}
 
 PICTURED = next(kind for kind in KINDS if kind.name == "three label sets")
 
@@ -157,6 +166,13 @@ READINGS: Mapping[str, Mapping[str, Any]] = {
     "sum, global": {"overlap": "sum"},
     "fmcl-paper": {"overlap": "penalize", "center": "none", "silhouette_floor": 0.05},
 }
+
+
+def sign_fleet(
+    fleet: Sequence[tuple[Images, NDArray[np.int64]]], encoder: Encoder
+) -> dict[str, Signature]:
+    """Return every client's signature."""
+    return {f"p{k:02d}": sign_by_class_means(x, y, encoder) for k, (x, y) in enumerate(fleet)}
 
 
 def group_fleet(
@@ -200,8 +216,7 @@ def global_maximum(choice: GroupChoice) -> int:
 
 
 def _picture(fleet: Sequence[tuple[Images, NDArray[np.int64]]]) -> bytes:
-    encode = encoders()["pixels"]
-    signatures = {f"p{k:02d}": sign_by_class_means(x, y, encode) for k, (x, y) in enumerate(fleet)}
+    signatures = sign_fleet(fleet, ENCODERS["pixels"])
     config = OnboardingConfig(method="fmcl")
     choice = _grouped(signatures, config)
     cohorts = [f"c{label}" for label in choice.labels]
@@ -259,16 +274,14 @@ def main(
         picture.write_bytes(_picture(draw_fleet(PICTURED, images, labels, rng)))
         return
     n_choices = n_differ = 0
-    for name, encode in encoders().items():
+    for name, encoder in ENCODERS.items():
         print(f"\n| {name} | " + " | ".join(READINGS) + " |\n|---" + "|---" * len(READINGS) + "|")
         for kind in KINDS:
             truth = [k % kind.n_groups for k in range(N_CLIENTS)]
             scores: dict[str, list[float]] = {reading: [] for reading in READINGS}
             for seed in parse_seeds(seeds):
                 fleet = draw_fleet(kind, images, labels, np.random.default_rng(seed))
-                signatures = {
-                    f"p{k:02d}": sign_by_class_means(x, y, encode) for k, (x, y) in enumerate(fleet)
-                }
+                signatures = sign_fleet(fleet, encoder)
                 for reading, changes in READINGS.items():
                     choice = group_fleet(signatures, kind, changes)
                     alone = float(choice.n_groups == 1)

@@ -17,8 +17,9 @@ to a length and the mean of n of them gets Gaussian noise of a standard deviatio
 
 Examples
 --------
+>>> from clma.encoders.flatten import Flatten
 >>> samples = np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 2.0], [0.0, 4.0]])
->>> signature = sign_by_class_means(samples, np.array([0, 0, 7, 7]), lambda x: x)
+>>> signature = sign_by_class_means(samples, np.array([0, 0, 7, 7]), Flatten((2,)))
 >>> signature.arrays["classes"].tolist(), signature.arrays["means"].tolist()
 ([0, 7], [[2.0, 0.0], [0.0, 3.0]])
 """
@@ -30,8 +31,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clma.encoders.contract import Encoder
 from clma.errors import InvalidUpdateError, ShapeMismatchError
-from clma.signatures.signature import FeatureExtractor, Signature
+from clma.signatures.signature import Signature
 
 __all__ = ["KIND", "ClassMeans", "SignatureNoise", "class_means", "sign_by_class_means"]
 
@@ -88,9 +90,8 @@ class ClassMeans:
 def sign_by_class_means(
     samples: NDArray[np.floating],
     labels: NDArray[np.integer],
-    encode: FeatureExtractor,
+    encoder: Encoder,
     *,
-    encoder: str = "",
     min_examples: int = 1,
     noise: SignatureNoise | None = None,
 ) -> Signature:
@@ -102,10 +103,8 @@ def sign_by_class_means(
         Not modified.
     labels : ndarray of shape (n,)
         Class indices, at least 0.
-    encode : callable
-        Sees a few hundred samples at a time; frozen, row by row.
-    encoder : str
-        Fingerprint of `encode`.
+    encoder : Encoder
+        Sees a few hundred samples at a time; its fingerprint goes with the signature.
     min_examples : int >= 1
         Classes with fewer samples are left out, and their samples count for no share.
     noise : SignatureNoise, optional
@@ -131,7 +130,7 @@ def sign_by_class_means(
     if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:
         raise InvalidUpdateError("labels must be integers of at least 0")
     classes, rows, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    sums = _sums_by_class(samples, labels, rows, len(classes), encode, noise)
+    sums = _sums_by_class(samples, labels, rows, len(classes), encoder, noise)
     kept = counts >= min_examples
     if not kept.any():
         raise InvalidUpdateError(
@@ -144,7 +143,7 @@ def sign_by_class_means(
         "means": means,
         "shares": counts[kept] / counts[kept].sum(),
     }
-    return Signature(KIND, arrays, encoder)
+    return Signature(KIND, arrays, encoder.fingerprint)
 
 
 def class_means(signature: Signature) -> ClassMeans:
@@ -186,13 +185,13 @@ def _sums_by_class(
     labels: NDArray[np.integer],
     rows: NDArray[np.intp],
     n_classes: int,
-    encode: FeatureExtractor,
+    encoder: Encoder,
     noise: SignatureNoise | None,
 ) -> NDArray[np.float64]:
     sums = np.zeros((n_classes, 0))
     for start in range(0, len(samples), N_AT_ONCE):
         piece = slice(start, start + N_AT_ONCE)
-        embeddings = _embeddings(samples[piece], labels[piece], encode)
+        embeddings = _embeddings(samples[piece], labels[piece], encoder)
         if noise is not None:
             embeddings = _shortened(embeddings, noise.clip_norm)
         if start == 0:
@@ -205,9 +204,9 @@ def _sums_by_class(
 
 
 def _embeddings(
-    samples: NDArray[np.floating], labels: NDArray[np.integer], encode: FeatureExtractor
+    samples: NDArray[np.floating], labels: NDArray[np.integer], encoder: Encoder
 ) -> NDArray[np.float64]:
-    embeddings = np.asarray(encode(samples), np.float64)
+    embeddings = np.asarray(encoder(samples), np.float64)
     if embeddings.ndim != 2 or len(embeddings) != len(samples):
         raise ShapeMismatchError(
             f"embeddings of {len(samples)} samples have shape {embeddings.shape}, "

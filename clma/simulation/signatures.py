@@ -53,7 +53,7 @@ def fleet_signatures(fleet: Fleet, config: FederationConfig) -> SignatureSource 
 
         def sign(client_id: str, round_num: int) -> Signature:
             windows, labels = fleet.training_windows(client_id, round_num)
-            return sign_by_class_means(windows, labels, encoder, encoder=encoder.fingerprint)
+            return sign_by_class_means(windows, labels, encoder)
     elif config.signature_kind == "fecfl":
         # Loads torch, which the other signatures do without.
         from clma.simulation.features import initial_extractor

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from benchmarks.onboarding import (
+    ENCODERS,
     KINDS,
     N_CLIENTS,
     draw_fleet,
-    encoders,
     global_maximum,
     group_fleet,
+    sign_fleet,
     time_scale,
 )
 from clma.cohorting.automatic_k import choose_groups
-from clma.signatures.fmcl import sign_by_class_means
 
 LABELS = np.arange(100) % 10
 IMAGES = np.eye(64)[LABELS].reshape(-1, 8, 8)
@@ -33,11 +33,8 @@ def test_clients_of_a_group_have_its_labels(kind) -> None:  # type: ignore[no-un
 def test_disjoint_label_sets_are_found() -> None:
     kind = next(k for k in KINDS if k.name == "three disjoint label sets")
     fleet = draw_fleet(kind, IMAGES, LABELS, np.random.default_rng(0))
-    encode = encoders()["pixels"]
 
-    choice = group_fleet(
-        {f"p{k:02d}": sign_by_class_means(x, y, encode) for k, (x, y) in enumerate(fleet)}, kind, {}
-    )
+    choice = group_fleet(sign_fleet(fleet, ENCODERS["pixels"]), kind, {})
 
     assert choice.labels == tuple(k % 3 for k in range(N_CLIENTS))
 

@@ -9,6 +9,7 @@ import pytest
 
 from clma.cohorting.fmcl import form_cohorts, place_by_class_means, place_newcomers
 from clma.config import FederationConfig, OnboardingConfig, preset_config
+from clma.encoders.flatten import Flatten
 from clma.errors import InvalidConfigError, InvalidUpdateError
 from clma.records import ROOT_COHORT, FederationState
 from clma.signatures.fmcl import sign_by_class_means
@@ -29,7 +30,7 @@ def sign(client_id: str, *, far: bool, seed: int | None = None) -> Signature:
     rng = np.random.default_rng(int(client_id[1:]) if seed is None else seed)
     labels = np.arange(40) % 2
     samples = np.eye(12)[labels + (2 if far else 0)] + rng.normal(0, 0.05, (40, 12))
-    return sign_by_class_means(samples, labels, lambda x: x)
+    return sign_by_class_means(samples, labels, Flatten((12,)))
 
 
 def source(client_id: str, _round_num: int = 1) -> Signature:

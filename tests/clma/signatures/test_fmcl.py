@@ -14,8 +14,17 @@ def data(n: int = 900, n_features: int = 4) -> tuple[NDArray[np.float64], NDArra
     return rng.normal(3.0, 1.0, (n, n_features)), rng.integers(0, 3, n)
 
 
-def unchanged(samples: NDArray[np.floating]) -> NDArray[np.floating]:
-    return samples
+class Unchanged:
+    """Samples as they are."""
+
+    dim = 0
+    fingerprint = "unchanged"
+
+    def __call__(self, batch: NDArray[np.floating]) -> NDArray[np.floating]:
+        return batch
+
+
+unchanged = Unchanged()
 
 
 def signed(**changes: NDArray[np.generic]) -> Signature:
@@ -52,11 +61,12 @@ def test_encoder_sees_samples_in_pieces_and_all_of_them() -> None:
     samples, labels = data(n=600)
     seen: list[int] = []
 
-    def count(batch: NDArray[np.floating]) -> NDArray[np.floating]:
-        seen.append(len(batch))
-        return batch
+    class Counting(Unchanged):
+        def __call__(self, batch: NDArray[np.floating]) -> NDArray[np.floating]:
+            seen.append(len(batch))
+            return batch
 
-    sign_by_class_means(samples, labels, count)
+    sign_by_class_means(samples, labels, Counting())
 
     assert sum(seen) == 600
     assert max(seen) <= 256
@@ -109,8 +119,16 @@ def test_labels_that_are_no_class_indices_are_refused(labels: NDArray[np.generic
 
 
 def test_encoder_without_one_row_a_sample_is_refused() -> None:
+    class OfTheFirst(Unchanged):
+        def __call__(self, batch: NDArray[np.floating]) -> NDArray[np.floating]:
+            return batch[:1]
+
     with pytest.raises(ShapeMismatchError, match=r"embeddings of 3 samples have shape \(1, 2\)"):
-        sign_by_class_means(np.ones((3, 2)), np.zeros(3, int), lambda batch: batch[:1])
+        sign_by_class_means(np.ones((3, 2)), np.zeros(3, int), OfTheFirst())
+
+
+def test_signature_names_the_encoder() -> None:
+    assert sign_by_class_means(*data(), unchanged).encoder == "unchanged"
 
 
 def test_noise_of_nothing_only_shortens() -> None:
