@@ -123,7 +123,7 @@ def configure(
     opened = Federation.open(store, federation)
     before = opened.config
     after = override_config(_wanted_config(opened, source, apply), settings or [])
-    if after.cohorting.method != before.cohorting.method:
+    if after.signature_kind != before.signature_kind:
         check_source(after, None)
     if after.cohorting.output_layer != before.cohorting.output_layer:
         output_tensors(opened.spec, after.cohorting)

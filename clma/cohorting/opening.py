@@ -86,7 +86,8 @@ def check_source(config: FederationConfig, signature_of: SignatureSource | None)
         If the method places clients by signatures and `signature_of` is None.
     """
     if config.signature_kind is not None and signature_of is None:
+        key = "onboarding" if config.onboarding.method != "none" else "cohorting"
         raise InvalidConfigError(
-            f"method {config.signature_kind!r} needs signatures of the clients' data, "
+            f"{key}.method {config.signature_kind!r} needs signatures of the clients' data, "
             "plants cannot send them yet; it runs on simulated fleets in one process only"
         )

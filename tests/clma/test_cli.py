@@ -91,22 +91,30 @@ def _killed(*_: object, **__: object) -> None:
 SIGNED_DATA = ["--set", 'privacy.share=["weights","examples","flag","signature"]']
 
 
-@pytest.mark.parametrize("preset", ["pacfl", "fecfl"])
+@pytest.mark.parametrize(
+    ("preset", "setting"),
+    [
+        ("pacfl", "cohorting.method 'pacfl'"),
+        ("fecfl", "cohorting.method 'fecfl'"),
+        ("fmcl-clma", "onboarding.method 'fmcl'"),
+    ],
+)
 def test_init_refuses_a_method_that_plants_have_no_signatures_for(
-    shell: Shell, preset: str
+    shell: Shell, preset: str, setting: str
 ) -> None:
     model_file = str(shell.folder / "base.safetensors")
 
     shell.run("init", "--model", model_file, "--preset", preset, *SIGNED_DATA, wanted=2)
 
-    assert f"cohorting.method '{preset}' needs signatures" in " ".join(shell.err.split())
+    assert f"{setting} needs signatures" in " ".join(shell.err.split())
     assert not (shell.folder / "store" / "ledger").exists()
 
 
-def test_configure_refuses_it_as_well(shell: Shell) -> None:
+@pytest.mark.parametrize("setting", ["cohorting.method=pacfl", "onboarding.method=fmcl"])
+def test_configure_refuses_it_as_well(shell: Shell, setting: str) -> None:
     shell.init()
 
-    shell.run("configure", "--set", "cohorting.method=pacfl", *SIGNED_DATA, wanted=1)
+    shell.run("configure", "--set", setting, *SIGNED_DATA, wanted=1)
 
     assert "plants cannot send them yet" in shell.err
 
