@@ -18,6 +18,7 @@ from clma.cli.options import (
     show,
     time_text,
 )
+from clma.cli.sign import client_sign
 from clma.client.pull import PulledModel, models_of_choice, pull
 from clma.client.submit import SubmitReceipt, submit
 from clma.ledger.federation import Federation
@@ -157,6 +158,16 @@ def client_submit(
         f"update of {client} for round {receipt.round_num} {verb} ({receipt.digest[:12]})",
         as_json=as_json,
     )
+
+
+client_app.command(
+    "sign",
+    epilog=example(
+        "clma client sign --store fleet --federation north --client plant-01 "
+        "--samples windows.npy --labels labels.npy --encoder sensor-stats:ranges.toml "
+        "--key plant-01.key"
+    ),
+)(client_sign)
 
 
 @client_app.command(

@@ -28,6 +28,7 @@ from clma.client.choice import Choice, best_model, choose
 from clma.client.monitor import InferenceDriftMonitor, MonitorReading
 from clma.client.pull import ModelOfChoice, PulledModel, pull
 from clma.client.reporter import DriftReporter
+from clma.client.sign import SignatureReceipt, send_signature
 from clma.client.submit import SubmitReceipt, submit
 
 __all__ = [
@@ -37,9 +38,11 @@ __all__ = [
     "ModelOfChoice",
     "MonitorReading",
     "PulledModel",
+    "SignatureReceipt",
     "SubmitReceipt",
     "best_model",
     "choose",
     "pull",
+    "send_signature",
     "submit",
 ]

@@ -265,6 +265,9 @@ class OnboardingConfig(_Section):
     method: Literal["none", "fmcl"] = "none"
     """`fmcl`: clients are grouped once by class means of a frozen encoder, whoever comes later goes
     to the nearest cohort; `none`: all start in one cohort."""
+    encoder: Annotated[str, Field(pattern=r"^[\x21-\x7e]{0,256}$")] = ""
+    """Fingerprint of the encoder that all clients use, as 'clma client sign --dry-run' prints it;
+    empty: that of the clients that were placed, and before that of the most."""
     overlap: Literal["none", "sum", "penalize", "additive"] = "additive"
     """How classes that only one of two clients has count: not at all, by making them nearer
     (`sum`), or farther (`penalize`: by division; `additive`: by a term of its own)."""

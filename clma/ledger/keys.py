@@ -22,6 +22,7 @@ __all__ = [
     "HEAD_KEY",
     "LEASES_PREFIX",
     "LEDGER_PREFIX",
+    "SIGNATURES_PREFIX",
     "check_client_id",
     "check_key",
     "checkpoint_key",
@@ -32,11 +33,16 @@ __all__ = [
     "inbox_prefix",
     "is_client_id",
     "is_tensors_of",
+    "kept_signature_key",
+    "kept_signatures_prefix",
     "lease_prefix",
+    "onboarding_key",
     "printable",
     "round_prefix",
     "sealed_key",
     "sealed_tensors_key",
+    "signature_key",
+    "signatures_of",
     "stage_key",
     "stages_prefix",
     "table_key",
@@ -50,6 +56,7 @@ CONFIGS_PREFIX = "configs"
 HEAD_KEY = "head.json"
 LEASES_PREFIX = "leases"
 LEDGER_PREFIX = "ledger"
+SIGNATURES_PREFIX = "signatures"
 
 # No part starts with a dot: that excludes '.', '..' and the drafts that a local disk stages.
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=-]{0,127}")
@@ -134,6 +141,16 @@ def update_key(round_num: int, client_id: str, file_name: str) -> str:
     return f"{inbox_prefix(round_num)}/{client_id}/{file_name}"
 
 
+def signatures_of(client_id: str) -> str:
+    """Return the folder in which a client drops signatures of its data."""
+    return f"{SIGNATURES_PREFIX}/{client_id}"
+
+
+def signature_key(client_id: str, digest: str, ending: str) -> str:
+    """Return the key of a signature's message (``json``) or tensors (``safetensors``)."""
+    return f"{signatures_of(client_id)}/{digest}.{ending}"
+
+
 def lease_prefix(name: str) -> str:
     """Return the folder of a lease's claims."""
     return f"{LEASES_PREFIX}/{name}"
@@ -174,8 +191,23 @@ def sealed_tensors_key(round_num: int, client_id: str, digest: str) -> str:
     return f"{updates_prefix(round_num)}/{client_id}.{digest[:16]}.safetensors"
 
 
+def kept_signatures_prefix(round_num: int) -> str:
+    """Return the folder of the signatures that placed clients before a round."""
+    return f"{round_prefix(round_num)}/signatures"
+
+
+def kept_signature_key(round_num: int, client_id: str, digest: str) -> str:
+    """Return where the server keeps a signature that it used, out of the client's reach."""
+    return f"{kept_signatures_prefix(round_num)}/{client_id}.{digest[:16]}.safetensors"
+
+
+def onboarding_key(round_num: int, digest: str) -> str:
+    """Return the key of the record of how a fleet's cohorts were formed, for the next round."""
+    return f"{round_prefix(round_num)}/onboarding-{digest[:16]}.json"
+
+
 def is_tensors_of(file_name: str, client_id: str) -> bool:
-    """Tell whether a file of `updates_prefix` is of a client."""
+    """Tell whether a file of tensors that the server keeps is of a client."""
     return bool(re.fullmatch(rf"{re.escape(client_id)}\.[0-9a-f]{{16}}\.safetensors", file_name))
 
 

@@ -1,6 +1,6 @@
-"""Ed25519 signatures over an update's message: who sent it, for which round, from which model.
+"""Ed25519 signatures over what a client says: who said it, and of which tensors.
 
-The message holds the digest of the tensors, so its signature covers them, too. Public keys are
+A message holds the digest of its tensors, so its signature covers them, too. Public keys are
 written ``ed25519:`` and Base64; private keys are PEM files (PKCS #8) that never leave the plant.
 
 Examples
@@ -41,9 +41,11 @@ __all__ = [
     "SigningKey",
     "check_public_key",
     "check_signature",
+    "check_signed",
     "create_key",
     "fingerprint",
     "load_key",
+    "sign_bytes",
     "sign_message",
 ]
 
@@ -152,10 +154,14 @@ def fingerprint(public: str) -> str:
     return hashlib.sha256(check_public_key(public).encode()).hexdigest()[:16]
 
 
+def sign_bytes(purpose: bytes, data: bytes, key: SigningKey) -> str:
+    """Return the signature of some bytes as text; it holds for this purpose only."""
+    return _text(key.sign(purpose + data))
+
+
 def sign_message(message: UpdateMessage, key: SigningKey) -> UpdateMessage:
     """Return the message with its signature."""
-    signature = _text(key.sign(_signed_bytes(message)))
-    return dataclasses.replace(message, signature=signature)
+    return dataclasses.replace(message, signature=sign_bytes(_PURPOSE, _unsigned(message), key))
 
 
 def check_signature(message: UpdateMessage, keys: Sequence[ClientKey]) -> None:
@@ -172,19 +178,55 @@ def check_signature(message: UpdateMessage, keys: Sequence[ClientKey]) -> None:
     InvalidUpdateError
         With reason NOT_SIGNED, BAD_SIGNATURE or KEY_REVOKED.
     """
-    whose = f"client '{printable(message.client_id)}'"
-    if message.signature is None:
+    check_signed(
+        _PURPOSE,
+        _unsigned(message),
+        message.signature,
+        keys,
+        client_id=message.client_id,
+        what="update",
+    )
+
+
+def check_signed(
+    purpose: bytes,
+    data: bytes,
+    signature: str | None,
+    keys: Sequence[ClientKey],
+    *,
+    client_id: str,
+    what: str,
+) -> None:
+    """Accept bytes that one of a client's valid keys signed for a purpose, and no others.
+
+    Parameters
+    ----------
+    purpose, data : bytes
+        As `sign_bytes` took them.
+    signature : str or None
+        As it came.
+    keys : sequence of ClientKey
+        Of the client, revoked ones too.
+    client_id, what : str
+        For messages: whose it is and what.
+
+    Raises
+    ------
+    InvalidUpdateError
+        With reason NOT_SIGNED, BAD_SIGNATURE or KEY_REVOKED.
+    """
+    whose = f"client '{printable(client_id)}'"
+    if signature is None:
         raise InvalidUpdateError(
-            f"{whose}: the update is not signed, this federation takes signed ones only",
+            f"{whose}: the {what} is not signed, this federation takes signed ones only",
             Reason.NOT_SIGNED,
         )
-    signature = _raw(message.signature)
-    if signature is None or len(signature) != _SIGNATURE_BYTES:
+    raw = _raw(signature)
+    if raw is None or len(raw) != _SIGNATURE_BYTES:
         raise InvalidUpdateError(
             f"{whose}: the signature is not 64 bytes in Base64", Reason.BAD_SIGNATURE
         )
-    data = _signed_bytes(message)
-    signer = next((key for key in keys if _verifies(key.public, signature, data)), None)
+    signer = next((key for key in keys if _verifies(key.public, raw, purpose + data)), None)
     if signer is None:
         known = ", ".join(fingerprint(k.public) for k in keys if k.revoked_round is None)
         raise InvalidUpdateError(
@@ -199,8 +241,8 @@ def check_signature(message: UpdateMessage, keys: Sequence[ClientKey]) -> None:
         )
 
 
-def _signed_bytes(message: UpdateMessage) -> bytes:
-    return _PURPOSE + message_bytes(dataclasses.replace(message, signature=None))
+def _unsigned(message: UpdateMessage) -> bytes:
+    return message_bytes(dataclasses.replace(message, signature=None))
 
 
 def _verifies(public: str, signature: bytes, data: bytes) -> bool:
