@@ -21,6 +21,7 @@ from clma.ledger.chain import Entry, EntryKind
 from clma.ledger.federation import Federation
 from clma.ledger.keys import CHECKPOINTS_PREFIX
 from clma.ledger.preflight import Finding, Health, check_store
+from clma.onboarding import ONBOARD
 from clma.parameters.output_layer import NO_LAYER, output_tensors
 from clma.parameters.tensor_header import TensorFileError
 from clma.records import ClientStatus, FederationState, Phase
@@ -170,7 +171,9 @@ def _of_rounds(
     nightly = NIGHTLY.format(store=federation.store.url, name=federation.name)
     newest = federation.journal.newest_entry()
     if state.phase is Phase.CREATED:
-        yield Difference("rounds", "no round was opened yet", nightly)
+        forms = federation.config.onboarding.method != "none"
+        mend = ONBOARD.format(store=federation.store.url, name=federation.name)
+        yield Difference("rounds", "no round was opened yet", mend if forms else nightly)
     elif state.phase is Phase.OPEN and state.deadline and now - state.deadline > _LATE:
         due = f"{state.deadline:%F %R} UTC"
         yield Difference("rounds", f"round {state.round_num} was due at {due}", nightly)

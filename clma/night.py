@@ -20,46 +20,14 @@ from __future__ import annotations
 
 import datetime as dt
 
-from clma.cohorting.opening import check_source, opening_moves
+from clma.cohorting.opening import check_source
 from clma.errors import RoundHeldError
 from clma.ledger.federation import Federation
-from clma.records import FederationState
+from clma.next_round import open_next_round
 from clma.round import RoundOutcome, run_round
 from clma.signatures.signature import SignatureSource
 
 __all__ = ["close_round", "open_next_round"]
-
-
-def open_next_round(
-    federation: Federation, *, now: dt.datetime, signature_of: SignatureSource | None = None
-) -> FederationState:
-    """Open the next round, with what the configured method changes then.
-
-    Parameters
-    ----------
-    federation : Federation
-    now : datetime
-        With a zone.
-    signature_of : callable, optional
-        For methods that place clients by signatures of their data.
-
-    Raises
-    ------
-    InvalidConfigError
-        If the method needs signatures and there are none.
-    RoundStateError
-        If the newest round is sealed and not decided.
-    """
-    state = federation.state()
-    moves = opening_moves(
-        state,
-        federation.config,
-        state.round_num + 1,
-        open_tensors=federation.open_tensors,
-        save_model=federation.add_model,
-        signature_of=signature_of,
-    )
-    return federation.open_round(now=now, moves=moves)
 
 
 def close_round(

@@ -309,6 +309,8 @@ class FederationState:
     keys : mapping of client_id to tuple of ClientKey
         Apart from the clients: what a round decides of a client must not bring a key back that was
         revoked in the meantime.
+    planned_cohorts : ArtifactRef or None
+        Record of cohorts that were formed anew, into which clients move when the next round opens.
     """
 
     federation: str
@@ -321,6 +323,7 @@ class FederationState:
     sealed: ArtifactRef | None = None
     config: ArtifactRef | None = None
     keys: Mapping[str, tuple[ClientKey, ...]] = field(default_factory=dict)
+    planned_cohorts: ArtifactRef | None = None
 
     def active_cohorts(self) -> tuple[Cohort, ...]:
         """Return the cohorts that train, in the order of their birth."""

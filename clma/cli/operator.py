@@ -21,7 +21,7 @@ from clma.cli.options import (
     show,
     time_text,
 )
-from clma.cohorting.opening import check_source, opening_moves
+from clma.cohorting.opening import check_source
 from clma.config import (
     FederationConfig,
     changed_settings,
@@ -34,6 +34,7 @@ from clma.ledger.federation import Federation
 from clma.ledger.inbox import MESSAGE_FILE
 from clma.ledger.keys import CONFIG_KEY, inbox_prefix
 from clma.ledger.preflight import Health, check_store
+from clma.next_round import open_next_round
 from clma.parameters.output_layer import output_tensors
 from clma.records import ClientStatus, FederationState, Phase
 
@@ -54,14 +55,13 @@ def init(
     settings: SettingsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a federation and open its first round."""
+    """Make a federation and open its first round, unless its first cohorts are found first."""
     config = _config(federation, preset, settings or [])
     now = dt.datetime.now(dt.UTC)
     made = _found(store, config, model, _read_clients(clients), now)
-    moves = opening_moves(
-        made.state(), config, 1, open_tensors=made.open_tensors, save_model=made.add_model
-    )
-    state = made.open_round(now=now, moves=moves)
+    if config.onboarding.method == "none":
+        open_next_round(made, now=now)
+    state = made.state()
     facts = {
         "store": made.store.url,
         "federation": made.name,
@@ -74,10 +74,16 @@ def init(
     for finding in check_store(made, now=now):
         if finding.health is not Health.OK:
             typer.echo(f"warning: {finding.detail}", err=True)
+    next_step = f"round {state.round_num} open until {time_text(state.deadline)}"
+    if state.phase is Phase.CREATED:
+        next_step = (
+            "no round is open: plants send signatures of their data ('clma client sign'), then "
+            f"python -m flows.onboard --store {made.store.url} --federation {made.name} --apply "
+            "forms cohorts and opens round 1"
+        )
     show(
         facts,
-        f"federation {made.name} in {made.store.url}: {len(state.clients)} clients, "
-        f"round {state.round_num} open until {time_text(state.deadline)}",
+        f"federation {made.name} in {made.store.url}: {len(state.clients)} clients, {next_step}",
         as_json=as_json,
     )
 

@@ -51,10 +51,13 @@ def opening_moves(
         return moves_apart(state, round_num)
     if method == "ifca":
         return start_apart(state, config, round_num, open_tensors, save_model)
+    if config.signature_kind is None:
+        return given_moves(state, config, round_num)
     check_source(config, signature_of)
-    if signature_of is not None and config.signature_kind is not None:
-        return _place(state, config, round_num, signature_of)
-    return given_moves(state, config, round_num)
+    if signature_of is None:
+        # Whoever has a store places by what plants sent: `clma.onboarding.opening`.
+        raise InvalidConfigError(f"signatures of kind {config.signature_kind!r}: no source of them")
+    return _place(state, config, round_num, signature_of)
 
 
 def _place(
@@ -78,16 +81,17 @@ def _place(
 
 
 def check_source(config: FederationConfig, signature_of: SignatureSource | None) -> None:
-    """Refuse a method that needs signatures where there are none.
+    """Refuse a method whose signatures plants cannot send where nobody else has them.
 
     Raises
     ------
     InvalidConfigError
-        If the method places clients by signatures and `signature_of` is None.
+        If the method places clients by signatures of another kind than `onboarding` does, and
+        `signature_of` is None.
     """
-    if config.signature_kind is not None and signature_of is None:
-        key = "onboarding" if config.onboarding.method != "none" else "cohorting"
+    kind = config.signature_kind
+    if kind is not None and kind != config.onboarding.method and signature_of is None:
         raise InvalidConfigError(
-            f"{key}.method {config.signature_kind!r} needs signatures of the clients' data, "
-            "plants cannot send them yet; it runs on simulated fleets in one process only"
+            f"cohorting.method {kind!r} needs signatures of the clients' data, which plants cannot "
+            "send; it runs on simulated fleets in one process only"
         )

@@ -22,7 +22,7 @@ from clma.cohorting.given import move_clients
 from clma.config import CohortingConfig
 from clma.records import ClientState, ClientStatus, FederationState, cohort_number
 
-__all__ = ["found_cohorts", "group_alike", "newcomers", "placed_rounds", "settle"]
+__all__ = ["found_cohorts", "group_alike", "newcomers", "placed_rounds", "settle", "taking_part"]
 
 _AWAY = frozenset({ClientStatus.PAUSED, ClientStatus.FORGOTTEN, ClientStatus.UNSTABLE})
 
@@ -31,7 +31,7 @@ def newcomers(state: FederationState, round_num: int) -> tuple[str, ...]:
     """Return the sorted ids of clients that take part in a round and were never placed."""
     return tuple(
         client.client_id
-        for client in _taking_part(state)
+        for client in taking_part(state)
         if client.signature_round is None and client.joined_round <= round_num
     )
 
@@ -40,7 +40,7 @@ def placed_rounds(state: FederationState) -> dict[str, int]:
     """Return of which round the signature is that a client was placed by, by sorted id."""
     return {
         client.client_id: client.signature_round
-        for client in _taking_part(state)
+        for client in taking_part(state)
         if client.signature_round is not None
     }
 
@@ -118,5 +118,6 @@ def settle(
     return dataclasses.replace(moved, clients=dict(sorted({**moved.clients, **placed}.items())))
 
 
-def _taking_part(state: FederationState) -> Iterable[ClientState]:
+def taking_part(state: FederationState) -> Iterable[ClientState]:
+    """Return the clients that are neither away nor unstable, by sorted id."""
     return (c for _, c in sorted(state.clients.items()) if c.status not in _AWAY)

@@ -27,6 +27,7 @@ from clma.ledger.keys import (
     check_key,
     inbox_prefix,
     is_tensors_of,
+    signatures_of,
     table_key,
     update_key,
 )
@@ -214,12 +215,13 @@ class Forgetting:
         for key in self._store.list("inbox"):
             if key.split("/")[2] == self._client_id:
                 yield check_key(key)
+        yield from map(check_key, self._store.list(signatures_of(self._client_id)))
         named, quoted = self._named_records(), json.dumps(self._client_id).encode()
         for key in self._store.list("rounds"):
             parts = key.split("/")
             # What a night noted down on its way, or a killed seal left: no entry names it.
             is_note = key.endswith(".json") and key not in named
-            is_theirs = parts[2] == "updates" and is_tensors_of(parts[3], self._client_id)
+            is_theirs = parts[2] in _TENSORS and is_tensors_of(parts[3], self._client_id)
             if is_theirs or (is_note and quoted in self._store.get(key)):
                 yield key
         yield from map(check_key, self._store.list(CHECKPOINTS_PREFIX))
@@ -241,8 +243,13 @@ class Forgetting:
                         yield known
 
     def _named_records(self) -> set[str]:
-        kind = EntryKind.ROUND_SEALED
-        return {e.payload["sealed"]["path"] for e in self._entries() if e.kind is kind}
+        found = {
+            EntryKind.ROUND_SEALED: lambda payload: payload["sealed"],
+            EntryKind.COHORTS_PLANNED: lambda payload: payload["planned_cohorts"],
+            EntryKind.ROUND_OPENED: lambda payload: payload.get("onboarding", {}).get("record"),
+        }
+        refs = (found[e.kind](e.payload) for e in self._entries() if e.kind in found)
+        return {ref["path"] for ref in refs if ref is not None}
 
     def _replaced(self) -> Iterator[tuple[str, str]]:
         keys = [
@@ -261,6 +268,10 @@ class Forgetting:
                 if payload != entry.payload:
                     data = self._federation.journal.redact(entry.number, payload)
                     yield entry.number, digest_of(data)
+
+
+_TENSORS = frozenset({"updates", "signatures"})
+"""Folders of a round that hold tensors of clients."""
 
 
 def _without_memory(cohort: Cohort) -> Cohort:

@@ -19,11 +19,13 @@ from clma.ledger.erasure import (
 from clma.ledger.federation import Federation
 from clma.ledger.sealed import parse_sealed, sealed_bytes
 from clma.ledger.tables import read_rows, table_bytes
+from clma.onboarding.record import parse_record, record_bytes, record_without
 
 __all__ = ["carry_out", "digest_of", "rewritten"]
 
 _TABLE = re.compile(r"rounds/round=(\d+)/(\w+)\.parquet")
 _SEALED = re.compile(r"rounds/round=(\d+)/sealed-\d+\.json")
+_COHORTS = re.compile(r"rounds/round=(\d+)/onboarding-[0-9a-f]+\.json")
 
 
 def digest_of(data: bytes) -> str:
@@ -47,6 +49,10 @@ def rewritten(
         sealed = parse_sealed(data)
         kept = sealed_without(sealed, client_id)
         return data if kept == sealed else sealed_bytes(kept)
+    if _COHORTS.fullmatch(key):
+        record = parse_record(data)
+        others = record_without(record, client_id)
+        return data if others == record else record_bytes(others)
     config = parse_config(data.decode())
     without = config_without(config, client_id)
     return data if without == config else render_config(without).encode()

@@ -38,6 +38,7 @@ class EntryKind(StrEnum):
     CLIENT_PAUSED = "client-paused"
     CLIENT_RESUMED = "client-resumed"
     CLIENT_FORGOTTEN = "client-forgotten"
+    COHORTS_PLANNED = "cohorts-planned"
     ROUND_OPENED = "round-opened"
     ROUND_SEALED = "round-sealed"
     ROUND_COMMITTED = "round-committed"

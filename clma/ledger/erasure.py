@@ -90,7 +90,16 @@ def payload_without(payload: Mapping[str, Any], client_id: str, pseudonym: str) 
         ]
     if "keys" in payload:
         cleaned["keys"] = {i: keys for i, keys in payload["keys"].items() if i != client_id}
+    if "onboarding" in payload:
+        evidence = dict(payload["onboarding"])
+        for name in evidence.keys() & _BY_CLIENT:
+            evidence[name] = {i: v for i, v in evidence[name].items() if i != client_id}
+        cleaned["onboarding"] = evidence
     return cleaned
+
+
+_BY_CLIENT = frozenset({"signatures", "distances", "refused"})
+"""Fields of what clients were placed by that are mappings from client ids."""
 
 
 def _without(labels: Mapping[str, str], client_id: str) -> dict[str, str]:

@@ -289,7 +289,11 @@ class Federation(FederationSettings):
         return self.journal.step(EntryKind.CLIENT_KEY_REVOKED, build, now)
 
     def open_round(
-        self, *, now: dt.datetime, moves: FederationState | None = None
+        self,
+        *,
+        now: dt.datetime,
+        moves: FederationState | None = None,
+        onboarding: Payload | None = None,
     ) -> FederationState:
         """Open the next round; if one is open already, nothing changes.
 
@@ -299,12 +303,16 @@ class Federation(FederationSettings):
             With a zone; the deadline is ``round.hours_open`` later.
         moves : FederationState, optional
             A state whose clients and cohorts hold from this round on; others stay as they are.
+        onboarding : mapping, optional
+            What clients were placed by, as evidence. Its ``record``, if it is that of the planned
+            cohorts, says that the plan is carried out.
 
         Raises
         ------
         RoundStateError
             If a round is sealed and neither committed nor held.
         """
+        evidence = {} if onboarding is None else {"onboarding": onboarding}
         deadline = _utc(now) + dt.timedelta(hours=self.config.round.hours_open)
 
         def build(state: FederationState) -> Payload | None:
@@ -312,6 +320,8 @@ class Federation(FederationSettings):
                 return None
             if state.phase is Phase.SEALED:
                 raise RoundStateError(f"round {state.round_num} is sealed: commit or hold it first")
+            plan = state.planned_cohorts
+            is_done = plan and onboarding and onboarding.get("record") == _ref_json(plan)
             opened = dataclasses.replace(
                 state,
                 clients={**state.clients, **(moves or state).clients},
@@ -320,8 +330,9 @@ class Federation(FederationSettings):
                 phase=Phase.OPEN,
                 deadline=deadline,
                 sealed=None,
+                planned_cohorts=None if is_done else plan,
             )
-            return {"round": opened.round_num, **changes(state, opened)}
+            return {"round": opened.round_num, **evidence, **changes(state, opened)}
 
         opened = self.journal.step(EntryKind.ROUND_OPENED, build, now)
         # Only to save space: a file that cannot be deleted must not cost the night.

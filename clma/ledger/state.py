@@ -91,6 +91,7 @@ def next_state(state: FederationState, payload: Mapping[str, Any]) -> Federation
         sealed=_read(_REF, payload, "sealed", state.sealed),
         config=_read(_REF, payload, "config", state.config),
         keys={**state.keys, **_read(_KEYS, payload, "keys", {})},
+        planned_cohorts=_read(_REF, payload, "planned_cohorts", state.planned_cohorts),
     )
 
 
@@ -134,6 +135,9 @@ def changes(before: FederationState, after: FederationState) -> dict[str, Any]:
         "deadline": tuple(_DEADLINE.dump_python(s.deadline, mode="json") for s in (before, after)),
         "sealed": tuple(_REF.dump_python(s.sealed, mode="json") for s in (before, after)),
         "config": tuple(_REF.dump_python(s.config, mode="json") for s in (before, after)),
+        "planned_cohorts": tuple(
+            _REF.dump_python(s.planned_cohorts, mode="json") for s in (before, after)
+        ),
     }
     delta: dict[str, Any] = {key: new for key, (old, new) in fields.items() if old != new}
     if clients:

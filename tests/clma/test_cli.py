@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 
@@ -77,7 +78,7 @@ def test_init_goes_on_where_it_was_interrupted(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("clma.cli.operator.opening_moves", _killed)
+        patch.setattr("clma.cli.operator.open_next_round", _killed)
         with pytest.raises(RuntimeError, match="killed"):
             shell.init()
 
@@ -96,7 +97,6 @@ SIGNED_DATA = ["--set", 'privacy.share=["weights","examples","flag","signature"]
     [
         ("pacfl", "cohorting.method 'pacfl'"),
         ("fecfl", "cohorting.method 'fecfl'"),
-        ("fmcl-clma", "onboarding.method 'fmcl'"),
     ],
 )
 def test_init_refuses_a_method_that_plants_have_no_signatures_for(
@@ -110,13 +110,12 @@ def test_init_refuses_a_method_that_plants_have_no_signatures_for(
     assert not (shell.folder / "store" / "ledger").exists()
 
 
-@pytest.mark.parametrize("setting", ["cohorting.method=pacfl", "onboarding.method=fmcl"])
-def test_configure_refuses_it_as_well(shell: Shell, setting: str) -> None:
+def test_configure_refuses_it_as_well(shell: Shell) -> None:
     shell.init()
 
-    shell.run("configure", "--set", setting, *SIGNED_DATA, wanted=1)
+    shell.run("configure", "--set", "cohorting.method=pacfl", *SIGNED_DATA, wanted=1)
 
-    assert "plants cannot send them yet" in shell.err
+    assert "which plants cannot send" in shell.err
 
 
 def test_configure_refuses_a_layer_that_the_model_lacks(shell: Shell) -> None:
@@ -388,3 +387,85 @@ def test_choice_where_there_is_none_is_wrong_usage(
         shell.send(option, value, wanted=2)
 
     assert said in " ".join(shell.err.split())
+
+
+SIGNS = ("--preset", "fmcl-clma", *SIGNED_DATA)
+
+
+def sign(shell: Shell, *words: str, wanted: int = 0) -> dict[str, Any]:
+    files = {
+        "samples": np.ones((6, 2, 5)),
+        "labels": np.array([0, 0, 0, 0, 0, 1]),
+    }
+    for name, array in files.items():
+        np.save(shell.folder / f"{name}.npy", array)
+    options = [f"--{name}={shell.folder / name}.npy" for name in files]
+    options += ["--encoder=flatten", "--key", str(shell.folder / "plant-a.key"), "--json"]
+    said = shell.run("client", "sign", "--client", "plant-a", *options, *words, wanted=wanted)
+    return dict(json.loads(said or "{}"))
+
+
+def test_federation_that_finds_its_cohorts_first_opens_no_round(shell: Shell) -> None:
+    made = shell.init(*SIGNS)
+
+    assert (made["round"], made["deadline"]) == (0, None)
+    assert "python -m flows.onboard" in shell.run("doctor", wanted=1) + shell.err
+
+
+def test_signature_is_looked_at_before_it_leaves(shell: Shell) -> None:
+    shell.init(*SIGNS)
+
+    looked = sign(shell, "--dry-run")
+    assert (looked["classes"], looked["n_features"]) == ([0], 10)
+    assert not (shell.folder / "store" / "signatures").exists()
+
+    assert sign(shell)["encoder"] == looked["encoder"]
+    assert sign(shell)["duplicate"]
+
+
+def test_small_classes_stay_at_the_plant_unless_they_are_asked_for(shell: Shell) -> None:
+    shell.init(*SIGNS)
+
+    assert sign(shell, "--dry-run")["classes"] == [0]
+    assert sign(shell, "--dry-run", "--min-examples", "1")["classes"] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "no .npy file of numbers"),
+        (b"\x93NUMPY\x01\x00", "no .npy file of numbers"),
+        (None, "no .npy file of numbers"),
+    ],
+)
+def test_file_that_is_no_array_of_numbers_is_one_line(
+    shell: Shell, content: bytes | None, says: str
+) -> None:
+    shell.init(*SIGNS)
+    path = shell.folder / "bad.npy"
+    if content is None:
+        np.save(path, np.array([{"a": 1}], object), allow_pickle=True)
+    else:
+        path.write_bytes(content)
+
+    words = ["--samples", str(path), "--labels", str(path), "--encoder", "flatten"]
+    shell.run("client", "sign", "--client", "plant-a", *words, wanted=1)
+
+    assert says in shell.err
+    assert len(shell.err.splitlines()) == 1
+
+
+def test_encoder_that_is_none_is_refused(shell: Shell) -> None:
+    shell.init(*SIGNS)
+
+    sign(shell, "--encoder", "vit", wanted=1)
+
+    assert "wanted flatten, sensor-stats:RANGES.toml or package.module:function" in shell.err
+
+
+def test_noise_needs_a_length(shell: Shell) -> None:
+    shell.init(*SIGNS)
+
+    sign(shell, "--noise", "1", wanted=2)
+
+    assert "--noise needs --clip-norm" in shell.err

@@ -21,8 +21,11 @@ from clma.ledger.keys import entry_key
 from clma.ledger.store import Store
 from clma.ledger.tables import TABLE_NAMES, read_rows
 from clma.night import close_round
+from clma.onboarding.carry_out import note_down, write_plan
+from clma.onboarding.plan import plan_cohorts
 from clma.records import ClientStatus, CohortStatus
 from tests.clma.ledger.fleet import NOW, drop, make_fleet, model
+from tests.clma.onboarding.fleet import found, onboard, send, send_all, signature
 
 GONE = "p1"
 N_CLIENTS = 5
@@ -381,3 +384,37 @@ def test_an_audit_looks_at_what_optimisers_remember(tmp_path: Path) -> None:
 
     (problem,) = audit(Federation.open(fleet.store.url)).problems
     assert memories(fleet, "c0")[1] in problem
+
+
+def test_signatures_and_what_they_led_to_are_forgotten(tmp_path: Path) -> None:
+    fleet = found(tmp_path / "store", tmp_path)
+    send_all(fleet)
+    onboard(fleet)
+    fleet.register_client("late")
+    send(fleet, "late", signature("south", 7))
+    pass_night(fleet)
+
+    for client_id in (GONE, "late"):
+        assert len(names(tmp_path / "store", client_id)) > 5
+        forget_client(fleet, client_id)
+
+        tombstone = entry_key(len(fleet.entries()) - 1)
+        assert names(tmp_path / "store", client_id) == {tombstone}
+    assert audit(fleet).problems == ()
+
+
+def test_planned_cohorts_are_carried_out_without_a_client_that_was_forgotten(
+    tmp_path: Path,
+) -> None:
+    fleet = found(tmp_path / "store", tmp_path)
+    send_all(fleet)
+    onboard(fleet)
+    for client_id in (GONE, "p2"):
+        send(fleet, client_id, signature("south", 20))
+    note_down(fleet, write_plan(fleet, plan_cohorts(fleet, keep=True)), now=NOW)
+
+    forget_client(fleet, GONE)
+    pass_night(fleet)
+
+    assert fleet.state().clients["p2"].cohort_id == "c1"
+    assert audit(fleet).problems == ()
