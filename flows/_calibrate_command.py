@@ -98,7 +98,7 @@ def _calibrate(
     elif not calibration.teaches:
         typer.echo(nothing_learned(calibration))
     else:
-        from flows._calibrate_screen import show_sections
+        from flows._section_screen import show_sections
 
         show_sections(calibration_sections(calibration, store))
         if out is not None:

@@ -1,16 +1,12 @@
-"""What a person sees of a calibration: what is being read on stderr, what was learned on stdout."""
+"""What a person sees of a calibration while nights are being read, on stderr."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
-from clma.report.page import Section
-
-__all__ = ["CalibrateScreen", "show_sections"]
+__all__ = ["CalibrateScreen"]
 
 _QUIET_S = 2.0
 
@@ -48,21 +44,3 @@ class CalibrateScreen:
         """Show a line."""
         self._last = time.monotonic()
         self._console.print(text, soft_wrap=True, markup=False)
-
-
-def show_sections(sections: Sequence[Section]) -> None:
-    """Show what was learned on stdout."""
-    console = Console(highlight=False)
-    for section in sections:
-        console.print(f"\n{section.title}", style="bold", markup=False)
-        for text in section.text:
-            console.print(text, markup=False, soft_wrap=True)
-        for shown in section.tables:
-            table = Table()
-            for number, name in enumerate(shown.header):
-                table.add_column(name, justify="right" if number else "left", no_wrap=not number)
-            for row in shown.rows:
-                table.add_row(*(mark.text for mark in row))
-            console.print(table)
-        if section.code:
-            console.print(section.code, markup=False, soft_wrap=True)

@@ -6,8 +6,9 @@ import datetime as dt
 
 from prefect import get_run_logger, task
 
+from clma.ledger.chain import EntryKind
 from clma.ledger.federation import Federation
-from clma.night import open_next_round
+from clma.next_round import open_next_round
 from tasks.night import IO_RETRIES, PINNED_TO_RUN
 
 __all__ = ["open_round"]
@@ -20,7 +21,10 @@ def open_round(store: str, federation: str, after_round: int) -> int:
     state = opened.state()
     if state.round_num == after_round:
         state = open_next_round(opened, now=dt.datetime.now(dt.UTC))
-        get_run_logger().info(
-            "opened round %d, due %s", state.round_num, f"{state.deadline:%F %R} UTC"
-        )
+        logger = get_run_logger()
+        logger.info("opened round %d, due %s", state.round_num, f"{state.deadline:%F %R} UTC")
+        entry = opened.journal.find(EntryKind.ROUND_OPENED, state.round_num)
+        evidence = {} if entry is None else entry.payload.get("onboarding", {})
+        for line in evidence.get("refused", {}).values():
+            logger.warning("not placed: %s", line)
     return state.round_num
