@@ -16,6 +16,7 @@ import pytest
 from clma.client import submit
 from clma.config import AggregationConfig
 from clma.ledger.federation import Federation
+from clma.onboarding.plan import plan_cohorts
 from clma.parameters.tensor_file import TensorFile, serialize_tensors
 from clma.records import Phase
 from clma.report.comparison_tables import RESULTS
@@ -130,6 +131,22 @@ def test_the_ranges_of_ones_own_sensors_make_an_encoder(
     exec(compile(block("sensors", "docs/encoders.md"), "page", "exec"), names)  # noqa: S102 - our own page
 
     assert np.shape(names["embeddings"]) == (3, 16)
+
+
+@pytest.mark.parametrize("way", ["sign", "python"])
+def test_a_plants_description_places_it(desk: Path, way: str) -> None:
+    shell(block("init", "docs/onboarding.md").strip())
+    (desk / "ranges.toml").write_text(block("ranges", "docs/encoders.md"))
+    np.save(desk / "windows.npy", np.ones((12, 2, 64)))
+    np.save(desk / "labels.npy", np.arange(12) % 2)
+
+    if way == "sign":
+        shell(block("sign", "docs/onboarding.md").strip())
+    else:
+        exec(compile(block("python", "docs/onboarding.md"), "page", "exec"), {})  # noqa: S102 - our own page
+
+    collected = plan_cohorts(Federation.open(desk / "fleet")).collected
+    assert (list(collected.found), collected.missing) == (["plant-01"], ("plant-02", "plant-03"))
 
 
 def test_columns_of_a_comparison_are_the_tables() -> None:
