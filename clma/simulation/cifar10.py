@@ -23,8 +23,11 @@ from clma.simulation.dealing import class_shares, deal_evenly, deal_skewed
 from clma.simulation.families import rotating_families
 from clma.simulation.fleet import Fleet, ModelSpec
 from clma.simulation.images import CONDITIONS, look
-from clma.simulation.schedule import BASE, build_schedule, client_names
+from clma.simulation.long_schedules import schedule_of
+from clma.simulation.schedule import BASE, client_names
 from clma.simulation.shards import ShardSource
+from clma.simulation.standing_schedules import STANDING_SHAPES
+from clma.simulation.standing_shards import deal_apart
 from clma.simulation.training_config import TrainingConfig
 
 __all__ = ["N_IMAGES", "cifar10_fleet"]
@@ -55,7 +58,7 @@ def cifar10_fleet(
     data : Path
         Folder of ``train_0.parquet`` to ``train_4.parquet`` and ``test.parquet``.
     shape : str
-        See `clma.simulation.schedule.build_schedule`.
+        See `clma.simulation.long_schedules.schedule_of`.
     kind : {"covariate", "concept", "mixed"}
     seed : int, >= 0
         Chooses and deals the images, shuffles the rounds, draws the initial model.
@@ -82,7 +85,11 @@ def cifar10_fleet(
     rng = np.random.default_rng([seed, _SPLIT])
     train, test = np.arange(N_TRAIN_IMAGES), np.arange(N_TRAIN_IMAGES, len(labels))
     held_out = _balanced(labels, test, n_images // N_CLIENTS, rng)
-    if skew is None:
+    tests: tuple[NDArray[np.int64], ...] = ()
+    if shape in STANDING_SHAPES:
+        chosen = _balanced(labels, train, n_images, rng)
+        dealt, tests = deal_apart(shape, labels, chosen, held_out, N_CLIENTS, rng, skew=skew)
+    elif skew is None:
         chosen = _balanced(labels, train, n_images, rng)
         dealt = deal_evenly(labels, chosen, N_CLIENTS, rng)
     else:
@@ -92,17 +99,18 @@ def cifar10_fleet(
     return Fleet(
         name,
         seed,
-        build_schedule(shape, client_ids, rotating_families(kind, shape, CONDITIONS, len(CLASSES))),
+        schedule_of(shape, client_ids, rotating_families(kind, shape, CONDITIONS, len(CLASSES))),
         ShardSource(
             store.decoded(np.concatenate([held_out, *dealt])),
             labels,
             {(c, k): own for c, own in zip(client_ids, dealt, strict=True) for k in conditions},
             dict.fromkeys(conditions, held_out),
             view=_seen,
+            own_held_out_rows=dict(zip(client_ids, tests, strict=True)) if tests else {},
         ),
         CLASSES,
         ModelSpec.of("clma.simulation.cnn2d:cnn2d", n_channels=3, n_classes=10, size=SIZE),
-        n_windows=n_images // N_CLIENTS,
+        n_windows=max(len(own) for own in dealt),
         training=TRAINING,
     )
 

@@ -117,7 +117,8 @@ def cranfield_fleet(data: Path, shape: str, seed: int, *, name: str = "cranfield
         The Parquet file, or the folder that holds it.
     shape : str
         See `clma.simulation.schedule.build_schedule`. ``gradual`` is the recorded order, in ten
-        parts of as many blocks, a round each; the others rotate labels.
+        parts of as many blocks, a round each; ``class-groups`` puts the runs of one fault together;
+        the others rotate labels.
     seed : int, >= 0
         Splits the blocks, draws the windows, the initial model and, where labels rotate, which runs
         do: no fault is always on the side that stays.
@@ -146,6 +147,8 @@ def cranfield_fleet(data: Path, shape: str, seed: int, *, name: str = "cranfield
     replay = _split(parts, table.values[order], whole=shape == "gradual", seed=seed)
     if shape == "gradual":
         schedule = _recorded_schedule(client_ids, parts)
+    elif shape == "class-groups":
+        schedule = _faults_apart(runs)
     else:
         schedule = _scripted_schedule(client_ids, shape, seed)
     return Fleet(
@@ -228,6 +231,16 @@ def _scripted_schedule(client_ids: Sequence[str], shape: str, seed: int) -> Sche
     families = rotating_families("concept", shape, (), len(CLASSES))
     drawn = build_schedule(shape, [client_ids[place] for place in order], families)
     return dataclasses.replace(drawn, client_ids=tuple(client_ids))
+
+
+def _faults_apart(runs: Mapping[str, Sequence[Block]]) -> Schedule:
+    """Put runs together that recorded the same faults; nothing drifts."""
+    starts = []
+    for client_id in sorted(runs):
+        faults = sorted({block.label for block in runs[client_id]} - {0})
+        name = "+".join(CLASSES[fault] for fault in faults)
+        starts.append((client_id, Concept(name or BASE.name)))
+    return Schedule("class-groups", tuple(sorted(runs)), (), starts=tuple(starts))
 
 
 def _recorded_schedule(client_ids: Sequence[str], parts: Parts) -> Schedule:

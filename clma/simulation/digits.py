@@ -24,6 +24,8 @@ from clma.simulation.images import CONDITIONS, look
 from clma.simulation.long_schedules import default_rounds, schedule_of
 from clma.simulation.schedule import BASE, client_names
 from clma.simulation.shards import ShardSource
+from clma.simulation.standing_schedules import STANDING_SHAPES
+from clma.simulation.standing_shards import deal_apart
 from clma.simulation.training_config import TrainingConfig
 
 __all__ = ["CLASSES", "digits_fleet"]
@@ -57,7 +59,10 @@ def digits_fleet(
     images, labels = _recorded()
     rng = np.random.default_rng([seed, _SPLIT])
     rows, held_out = hold_out(labels, TEST_SHARE, rng)
-    if skew is None:
+    tests: tuple[NDArray[np.int64], ...] = ()
+    if shape in STANDING_SHAPES:
+        dealt, tests = deal_apart(shape, labels, rows, held_out, N_CLIENTS, rng, skew=skew)
+    elif skew is None:
         dealt = deal_evenly(labels, rows, N_CLIENTS, rng)
     else:
         shares = class_shares(N_CLIENTS, len(CLASSES), skew, rng)
@@ -69,6 +74,7 @@ def digits_fleet(
         {(c, k): shard for c, shard in zip(client_ids, dealt, strict=True) for k in conditions},
         dict.fromkeys(conditions, held_out),
         view=look,
+        own_held_out_rows=dict(zip(client_ids, tests, strict=True)) if tests else {},
     )
     families = rotating_families(kind, shape, CONDITIONS, len(CLASSES))
     return Fleet(
@@ -80,7 +86,7 @@ def digits_fleet(
         ModelSpec.of(
             "clma.simulation.mlp:mlp", n_inputs=SIZE * SIZE, n_hidden=64, n_classes=len(CLASSES)
         ),
-        n_windows=N_DRAWN,
+        n_windows=max(len(own) for own in dealt) if shape == "dirichlet" else N_DRAWN,
         default_rounds=default_rounds(shape),
         training=TRAINING,
     )

@@ -25,6 +25,7 @@ from clma.simulation.schedule import (
     Schedule,
     build_schedule,
 )
+from clma.simulation.standing_schedules import STANDING_SHAPES, build_standing_schedule
 
 __all__ = ["LONG_ROUNDS", "LONG_SHAPES", "build_long_schedule", "default_rounds", "schedule_of"]
 
@@ -52,7 +53,9 @@ Fork = Sequence[Sequence[Concept]]
 def schedule_of(
     shape: str, client_ids: Sequence[str], families: Sequence[Sequence[Concept]]
 ) -> Schedule:
-    """Build a schedule of either length; see `build_schedule` and `build_long_schedule`."""
+    """Build a schedule of any of the three modules; the others have the parameters."""
+    if shape in STANDING_SHAPES:
+        return build_standing_schedule(shape, client_ids, families)
     build = build_long_schedule if shape in LONG_SHAPES else build_schedule
     return build(shape, client_ids, families)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,14 @@ from numpy.typing import NDArray
 from clma.errors import InvalidConfigError
 from clma.simulation.fleet import Windows
 
-__all__ = ["CLASSES", "CONDITIONS", "VARIABLES", "PlantSource"]
+__all__ = [
+    "CLASSES",
+    "CONDITIONS",
+    "VARIABLES",
+    "PlantSource",
+    "drawn_shares",
+    "shares_of_known",
+]
 
 VARIABLES = (
     "feed_flow",
@@ -103,12 +110,15 @@ class PlantSource:
     skew : float, > 0, or None
         Parameter of the Dirichlet distribution that each plant's class shares in training are drawn
         from; None: all have those of the type. What is held out keeps the type's shares.
+    shares : mapping of client_id to shares of the classes
+        Of plants that have their own, in training as in what is held out.
     """
 
     seed: int
     window: int = 30
     n_held_out: int = N_HELD_OUT
     skew: float | None = None
+    shares: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def training(
         self, client_id: str, condition: str, n_windows: int, rng: np.random.Generator
@@ -120,15 +130,15 @@ class PlantSource:
         InvalidConfigError
             If the operating point is unknown.
         """
-        shares: Sequence[float] = CLASS_SHARES
+        shares = self.shares.get(client_id, CLASS_SHARES)
         if self.skew is not None:
-            drawn = self._own(client_id, _SKEW).dirichlet(np.full(len(CLASSES), self.skew))
-            shares = drawn.tolist()
+            shares = drawn_shares(self.seed, client_id, self.skew)
         return self._draw(client_id, condition, n_windows, shares, rng)
 
     def held_out(self, client_id: str, condition: str, rng: np.random.Generator) -> Windows:
         """Draw the windows that a client is tested on."""
-        return self._draw(client_id, condition, self.n_held_out, CLASS_SHARES, rng)
+        shares = self.shares.get(client_id, CLASS_SHARES)
+        return self._draw(client_id, condition, self.n_held_out, shares, rng)
 
     def _draw(
         self,
@@ -150,12 +160,32 @@ class PlantSource:
         return np.arcsinh(running).astype(np.float32), labels
 
     def _offset(self, client_id: str) -> NDArray[np.float64]:
-        return self._own(client_id).normal(0.0, 0.15, size=len(VARIABLES))
+        return _own_rng(self.seed, client_id).normal(0.0, 0.15, size=len(VARIABLES))
 
-    def _own(self, client_id: str, *stream: int) -> np.random.Generator:
-        # From the name, not from the place in the fleet: a plant stays itself in a larger fleet.
-        name = int.from_bytes(hashlib.sha256(client_id.encode()).digest()[:8], "little")
-        return np.random.default_rng([self.seed, name, *stream])
+
+def drawn_shares(seed: int, client_id: str, alpha: float) -> tuple[float, ...]:
+    """Draw a plant's class shares from a symmetric Dirichlet distribution.
+
+    Parameters
+    ----------
+    seed : int, >= 0
+    client_id : str
+    alpha : float, > 0
+    """
+    shares = _own_rng(seed, client_id, _SKEW).dirichlet(np.full(len(CLASSES), alpha))
+    return tuple(shares.tolist())
+
+
+def shares_of_known(classes: Sequence[int]) -> tuple[float, ...]:
+    """Return the type's class shares of a plant that knows some classes only; 0 for the others."""
+    kept = [share if c in classes else 0.0 for c, share in enumerate(CLASS_SHARES)]
+    return tuple(share / sum(kept) for share in kept)
+
+
+def _own_rng(seed: int, client_id: str, *stream: int) -> np.random.Generator:
+    # From the name, not from the place in the fleet: a plant stays itself in a larger fleet.
+    name = int.from_bytes(hashlib.sha256(client_id.encode()).digest()[:8], "little")
+    return np.random.default_rng([seed, name, *stream])
 
 
 def _disturbances(n_windows: int, window: int, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -18,8 +18,10 @@ import numpy as np
 
 from clma.simulation.families import families_of
 from clma.simulation.fleet import Fleet, ModelSpec
+from clma.simulation.long_schedules import schedule_of
 from clma.simulation.replay import replay_table
-from clma.simulation.schedule import build_schedule, client_names
+from clma.simulation.schedule import client_names
+from clma.simulation.standing_replay import deal_blocks_apart
 from clma.simulation.table import RecordedTable, TableColumns, read_table
 
 __all__ = ["CLASSES", "FILE_NAME", "pronto_fleet"]
@@ -75,7 +77,7 @@ def pronto_fleet(
     data : Path
         The Parquet file, or the folder that holds it.
     shape : str
-        See `clma.simulation.schedule.build_schedule`.
+        See `clma.simulation.long_schedules.schedule_of`.
     kind : {"covariate", "concept", "mixed"}
     seed : int, >= 0
         Deals the blocks, draws the windows and the initial model.
@@ -111,12 +113,15 @@ def pronto_fleet(
         client_ids,
         seed=seed,
         base_condition=BASE_CONDITION,
-        skew=skew,
+        skew=None if shape == "dirichlet" else skew,
     )
+    if shape in {"dirichlet", "class-groups"}:
+        # Every plant knows normal running; what sets groups apart are the faults.
+        source = deal_blocks_apart(source, shape, client_ids, seed=seed, skew=skew, shared=(0,))
     return Fleet(
         name,
         seed,
-        build_schedule(shape, client_ids, families),
+        schedule_of(shape, client_ids, families),
         source,
         CLASSES,
         ModelSpec.of(

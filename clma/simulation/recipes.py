@@ -10,7 +10,10 @@ Examples
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from clma.errors import InvalidConfigError
 from clma.simulation import plant
@@ -19,10 +22,13 @@ from clma.simulation.fleet import Fleet, ModelSpec
 from clma.simulation.long_schedules import default_rounds, schedule_of
 from clma.simulation.pronto import pronto_fleet
 from clma.simulation.schedule import SHAPES, client_names
+from clma.simulation.standing_schedules import STANDING_SHAPES, group_numbers
+from clma.simulation.standing_shards import class_sets
 
 __all__ = ["load_fleet", "plant_fleet", "recipe_names"]
 
 DATA = ("plant", "pronto")
+_SPLIT = 3  # stream number of the split; see `clma.simulation.fleet`
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -105,7 +111,10 @@ def plant_fleet(
         n_classes=len(plant.CLASSES),
         relabelled=(1, 2, 3, 4),
     )
-    source = plant.PlantSource(seed, skew=skew)
+    if shape in STANDING_SHAPES:
+        source = plant.PlantSource(seed, shares=_standing_shares(shape, client_ids, seed, skew))
+    else:
+        source = plant.PlantSource(seed, skew=skew)
     return Fleet(
         name,
         seed,
@@ -120,3 +129,17 @@ def plant_fleet(
         ),
         default_rounds=default_rounds(shape),
     )
+
+
+def _standing_shares(
+    shape: str, client_ids: Sequence[str], seed: int, skew: float | None
+) -> dict[str, tuple[float, ...]]:
+    """Return the class shares of the plants that have their own under a standing schedule."""
+    if shape == "dirichlet" and skew is not None:
+        return {c: plant.drawn_shares(seed, c, skew) for c in client_ids}
+    if shape != "class-groups":
+        return {}
+    # Every plant knows normal running; what sets groups apart are the faults.
+    sets = class_sets(len(plant.CLASSES), np.random.default_rng([seed, _SPLIT]), shared=(0,))
+    groups = group_numbers(len(client_ids), len(sets)).tolist()
+    return {c: plant.shares_of_known(sets[g]) for c, g in zip(client_ids, groups, strict=True)}

@@ -16,7 +16,7 @@ Examples
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,8 @@ class ReplaySource:
         Rows.
     block_share : float in (0, 1]
         Share of its blocks that a client sees in one round.
+    own_held_out_blocks : mapping of (client_id, condition) to blocks
+        What a client is tested on that has a test of its own.
     """
 
     values: NDArray[np.float32]
@@ -58,6 +60,7 @@ class ReplaySource:
     base_condition: str
     window: int
     block_share: float = 0.5
+    own_held_out_blocks: Mapping[tuple[str, str], tuple[Block, ...]] = field(default_factory=dict)
 
     def training(
         self, client_id: str, condition: str, n_windows: int, rng: np.random.Generator
@@ -79,9 +82,11 @@ class ReplaySource:
         starts = [int(rng.integers(b.start, b.stop - self.window + 1)) for b in chosen]
         return self._cut(starts), np.array([b.label for b in chosen], dtype=np.int64)
 
-    def held_out(self, client_id: str, condition: str, rng: np.random.Generator) -> Windows:  # noqa: ARG002 - the pool is everybody's
-        """Cut all held-out blocks of the condition into half-overlapping windows."""
-        blocks = self.held_out_blocks.get(self._recorded(condition), ())
+    def held_out(self, client_id: str, condition: str, rng: np.random.Generator) -> Windows:  # noqa: ARG002 - the pool is drawn
+        """Cut a client's held-out blocks, or all of them, into half-overlapping windows."""
+        recorded = self._recorded(condition)
+        pool = self.held_out_blocks.get(recorded, ())
+        blocks = self.own_held_out_blocks.get((client_id, recorded), pool)
         if not blocks:
             raise InvalidConfigError(f"condition {condition!r} has no held-out blocks")
         places = [

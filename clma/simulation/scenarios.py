@@ -11,6 +11,8 @@
 | recurring | all eight there, back, and there again at the rounds 3, 5, 7 |
 | same | all ten at round 5, to one concept; gas: all age together |
 | skew | as `stagger`, every client with its own class shares, Dirichlet 0.5 |
+| dirichlet-0.1, dirichlet-0.5 | nobody; every client has class shares of its own |
+| class-groups | nobody; three groups know other classes each; Cranfield: as recorded |
 | long-recurring | sixty rounds: two concepts come for three seasons each, and go |
 | long-flapping | two clients change every two or three nights, the others once |
 | long-creep | as `gradual`, over nine rounds each |
@@ -74,6 +76,9 @@ SCHEDULES = {
     "recurring": ScenarioSchedule("recurring"),
     "same": ScenarioSchedule("same"),
     "skew": ScenarioSchedule("stagger", "concept", DIRICHLET),
+    "dirichlet-0.1": ScenarioSchedule("dirichlet", skew=0.1),
+    "dirichlet-0.5": ScenarioSchedule("dirichlet", skew=0.5),
+    "class-groups": ScenarioSchedule("class-groups"),
     **{shape: ScenarioSchedule(shape) for shape in LONG_SHAPES},
 }
 """Schedules by name."""
@@ -85,7 +90,15 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "digits": tuple(SCHEDULES),
     "pronto": _SHORT,
     # A run knows the classes that it recorded, in the conditions that it was recorded in.
-    "cranfield": ("stationary", "stagger", "repeat", "gradual", "recurring", "same"),
+    "cranfield": (
+        "stationary",
+        "stagger",
+        "repeat",
+        "gradual",
+        "recurring",
+        "same",
+        "class-groups",
+    ),
     # Sensors age by themselves; what can be chosen is when each site does.
     "gas": ("stagger", "same", "skew"),
     "cifar10": _SHORT,

@@ -1,7 +1,8 @@
 """Who drifts, when, and to which concept: the truth that a method is measured against.
 
 A concept is an operating condition together with a labelling. A family is the path of concepts that
-drifted clients take, one step at each event; before its first event every client is at `BASE`.
+drifted clients take, one step at each event; before its first event a client is at `BASE`, unless
+the schedule says where else it starts.
 
 Examples
 --------
@@ -122,6 +123,11 @@ class Schedule:
         Clients that are not there from the first round on, and when they come.
     noisy_nights : tuple of NoisyNight
         At most one a client and round.
+    starts : tuple of (client id, Concept)
+        Clients that are at another concept than `BASE` from the first round on.
+    tells_groups : bool
+        Whether the concepts say which clients belong together; False where clients differ by
+        degrees, so that no partition is the true one.
     """
 
     name: str
@@ -129,6 +135,8 @@ class Schedule:
     events: tuple[DriftEvent, ...]
     joins: tuple[tuple[str, int], ...] = ()
     noisy_nights: tuple[NoisyNight, ...] = ()
+    starts: tuple[tuple[str, Concept], ...] = ()
+    tells_groups: bool = True
 
     def first_round(self, client_id: str) -> int:
         """Return the first round that a client takes part in."""
@@ -153,7 +161,7 @@ class Schedule:
 
     def mixture(self, client_id: str, round_num: int) -> Mapping[Concept, float]:
         """Return the concepts in a client's data and their shares; they add up to 1."""
-        mixture = {BASE: 1.0}
+        mixture = {dict(self.starts).get(client_id, BASE): 1.0}
         for event in self.events_of(client_id):
             share = event.share(round_num)
             mixture = {c: (1.0 - share) * s for c, s in mixture.items()}

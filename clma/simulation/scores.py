@@ -58,7 +58,8 @@ class FleetScores:
     final_stationary_f1, final_drifted_f1 : float in [0, 1], or None
         The same in the last round.
     ari : float in [-0.5, 1], or None
-        Adjusted Rand index of the final cohorts against the concepts of the last round.
+        Adjusted Rand index of the final cohorts against the concepts of the last round; None where
+        the schedule does not tell groups.
     n_cohorts : int
         Final cohorts with members.
     detector_recall : float in [0, 1], or None
@@ -164,7 +165,7 @@ def score_fleet(
         ari=adjusted_rand_index(
             [fleet.concept(c, last) for c in members], [cohorts[c] for c in members]
         )
-        if members
+        if members and fleet.schedule.tells_groups
         else None,
         n_cohorts=len(set(cohorts.values())),
         detector_recall=_flag_share(r for r in rows if fleet.drifts(r.client_id, r.round_num)),

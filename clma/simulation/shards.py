@@ -12,7 +12,7 @@ Examples
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,8 @@ class ShardSource:
         How examples look under a condition.
     share : float in (0, 1]
         Share of its shard that a client sees in one round.
+    own_held_out_rows : mapping of client_id to row numbers
+        What a client is tested on that has a test of its own, under all conditions.
     """
 
     inputs: NDArray[Any]
@@ -54,6 +56,7 @@ class ShardSource:
     held_out_rows: Mapping[str, NDArray[np.int64]]
     view: Callable[[NDArray[Any], str], NDArray[np.float32]] = _as_it_is
     share: float = 1.0
+    own_held_out_rows: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def training(
         self, client_id: str, condition: str, n_windows: int, rng: np.random.Generator
@@ -73,8 +76,8 @@ class ShardSource:
         n_seen = min(n_windows, int(np.ceil(self.share * len(rows))))
         return self._seen(rng.choice(rows, size=n_seen, replace=False), condition)
 
-    def held_out(self, client_id: str, condition: str, rng: np.random.Generator) -> Windows:  # noqa: ARG002 - the pool is everybody's
-        """Return all held-out examples, as they look under the condition.
+    def held_out(self, client_id: str, condition: str, rng: np.random.Generator) -> Windows:  # noqa: ARG002 - the pool is drawn
+        """Return a client's held-out examples, or all of them, as they look under the condition.
 
         Raises
         ------
@@ -85,7 +88,8 @@ class ShardSource:
             raise InvalidConfigError(
                 f"condition {condition!r} is unknown, wanted one of {', '.join(self.held_out_rows)}"
             )
-        return self._seen(self.held_out_rows[condition], condition)
+        rows = self.own_held_out_rows.get(client_id, self.held_out_rows[condition])
+        return self._seen(rows, condition)
 
     def _seen(self, rows: NDArray[np.int64], condition: str) -> Windows:
         return self.view(self.inputs[rows], condition), self.labels[rows]

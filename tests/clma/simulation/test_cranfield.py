@@ -51,6 +51,15 @@ def test_run_knows_its_own_classes_only(stagger: Fleet, client_id: str, fault: i
     assert set(stagger.test_windows(client_id, 1)[1].tolist()) == {0, fault}
 
 
+def test_groups_of_classes_are_the_faults_that_runs_recorded() -> None:
+    fleet = cranfield_fleet(DATA, "class-groups", 0)
+
+    for client_id in fleet.client_ids:
+        faults = set(fleet.training_windows(client_id, 1)[1].tolist()) - {0}
+        assert [fleet.concept(client_id, 1)] == [CLASSES[fault] for fault in faults]
+    assert not fleet.drifted_clients
+
+
 def test_no_block_is_trained_on_and_held_out(gradual: Fleet, stagger: Fleet) -> None:
     for fleet in (gradual, stagger):
         assert isinstance(fleet.source, RunSource)

@@ -13,6 +13,7 @@ from clma.simulation.scenarios import SCHEDULES, load_scenario, scenario_names
 from tests.clma.simulation.recorded import DATA_DIR
 
 GENERATED = [name for name in scenario_names() if name.startswith(("plant/", "digits/"))]
+STANDING = ("dirichlet-0.1", "dirichlet-0.5", "class-groups")
 FILES = {
     "pronto": "pronto/pronto_process_1hz.parquet",
     "cranfield": "cranfield2015/cranfield2015_1hz.parquet",
@@ -40,8 +41,9 @@ def test_every_scenario_makes_a_fleet_of_its_name(name: str) -> None:
 def test_drifting_clients_are_those_of_the_schedule(name: str) -> None:
     fleet = load_scenario(name, 0)
 
-    wanted = {"stationary": 0, "long-noise": 0, "same": 10}.get(name.partition("/")[2], 8)
-    assert len(fleet.drifted_clients) == wanted
+    schedule = name.partition("/")[2]
+    wanted = {"stationary": 0, "long-noise": 0, "same": 10} | dict.fromkeys(STANDING, 0)
+    assert len(fleet.drifted_clients) == wanted.get(schedule, 8)
 
 
 @pytest.mark.parametrize("data", ["plant", "digits"])
@@ -52,6 +54,22 @@ def test_only_covariate_and_mixed_change_what_is_seen(data: str) -> None:
 
     assert {s for s in SCHEDULES if moved(s)} == {"covariate", "mixed"}
     assert (len(moved("covariate")), len(moved("mixed"))) == (2, 1)
+
+
+@pytest.mark.parametrize("schedule", STANDING)
+@pytest.mark.parametrize("data", ["plant", "digits"])
+def test_client_is_tested_on_the_classes_that_it_has_in_numbers(data: str, schedule: str) -> None:
+    fleet = load_scenario(f"{data}/{schedule}", 0)
+
+    for client_id in fleet.client_ids:
+        trained, tested = (
+            np.bincount(labels, minlength=len(fleet.classes)) / len(labels)
+            for _, labels in (
+                fleet.training_windows(client_id, 1),
+                fleet.test_windows(client_id, 1),
+            )
+        )
+        np.testing.assert_allclose(tested, trained, atol=0.25)
 
 
 @pytest.mark.parametrize("name", ["plant/skew", "digits/skew"])
@@ -86,7 +104,7 @@ def test_unknown_data_names_the_known(name: str) -> None:
     ("name", "wanted"),
     [
         ("gas/repeat", "stagger, same, skew"),
-        ("cranfield/mixed", "stationary, stagger, repeat, gradual, recurring, same"),
+        ("cranfield/mixed", "stationary, stagger, repeat, gradual, recurring, same, class"),
         ("digits", "stationary, stagger"),
         ("digits/stagger/x", "stationary, stagger"),
     ],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clma.errors import InvalidConfigError, ShapeMismatchError
-from clma.simulation import load_fleet
+from clma.simulation import load_fleet, load_scenario
 from clma.simulation.scores import ClientScore, adjusted_rand_index, macro_f1, score_fleet
 
 FLEET = load_fleet(None, "plant", 0)
@@ -87,6 +87,21 @@ def test_what_was_not_measured_is_none() -> None:
 
     assert scores.stationary_f1 is scores.ari is scores.detector_recall is None
     assert scores.n_cohorts == 0
+
+
+def test_partition_is_not_judged_where_no_groups_are_true() -> None:
+    fleet = load_scenario("plant/dirichlet-0.5", 0)
+
+    assert score_fleet(fleet, _rows(), TRUTH).ari is None
+
+
+def test_groups_that_know_other_classes_are_the_truth_though_nobody_drifts() -> None:
+    fleet = load_scenario("plant/class-groups", 0)
+    groups = {c: str(n) for n, c in enumerate(fleet.client_ids)}
+
+    found = {c: fleet.concept(c, 1)[-1] for c in groups}
+    assert score_fleet(fleet, _rows(), found).ari == 1.0
+    assert score_fleet(fleet, _rows(), groups).ari == 0.0
 
 
 def test_fleet_without_drift_has_no_recall() -> None:
