@@ -22,11 +22,11 @@ from clma.simulation.cifar10_images import CLASSES, N_TRAIN_IMAGES, SIZE, load_i
 from clma.simulation.dealing import class_shares, deal_evenly, deal_skewed
 from clma.simulation.families import rotating_families
 from clma.simulation.fleet import Fleet, ModelSpec
-from clma.simulation.images import CONDITIONS, look
+from clma.simulation.images import CONDITIONS, STYLES, look
 from clma.simulation.long_schedules import schedule_of
 from clma.simulation.schedule import BASE, client_names
 from clma.simulation.shards import ShardSource
-from clma.simulation.standing_schedules import STANDING_SHAPES
+from clma.simulation.standing_schedules import APART_SHAPES
 from clma.simulation.standing_shards import deal_apart
 from clma.simulation.training_config import TrainingConfig
 
@@ -86,7 +86,7 @@ def cifar10_fleet(
     train, test = np.arange(N_TRAIN_IMAGES), np.arange(N_TRAIN_IMAGES, len(labels))
     held_out = _balanced(labels, test, n_images // N_CLIENTS, rng)
     tests: tuple[NDArray[np.int64], ...] = ()
-    if shape in STANDING_SHAPES:
+    if shape in APART_SHAPES:
         chosen = _balanced(labels, train, n_images, rng)
         dealt, tests = deal_apart(shape, labels, chosen, held_out, N_CLIENTS, rng, skew=skew)
     elif skew is None:
@@ -95,11 +95,12 @@ def cifar10_fleet(
     else:
         shares = class_shares(N_CLIENTS, len(CLASSES), skew, rng)
         dealt = deal_skewed(labels, train, shares, n_images // N_CLIENTS, rng)
-    conditions = (BASE.condition, *CONDITIONS)
+    moves = STYLES if shape == "style-groups" else CONDITIONS
+    conditions = (BASE.condition, *moves)
     return Fleet(
         name,
         seed,
-        schedule_of(shape, client_ids, rotating_families(kind, shape, CONDITIONS, len(CLASSES))),
+        schedule_of(shape, client_ids, rotating_families(kind, shape, moves, len(CLASSES))),
         ShardSource(
             store.decoded(np.concatenate([held_out, *dealt])),
             labels,

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from clma.simulation.dealing import class_shares, deal_evenly, deal_skewed, hold_out
 from clma.simulation.families import rotating_families
 from clma.simulation.fleet import Fleet, ModelSpec, Windows
-from clma.simulation.images import CONDITIONS, look
+from clma.simulation.images import CONDITIONS, STYLES, look
 from clma.simulation.long_schedules import default_rounds, schedule_of
 from clma.simulation.schedule import BASE, client_names
 from clma.simulation.shards import ShardSource
-from clma.simulation.standing_schedules import STANDING_SHAPES
+from clma.simulation.standing_schedules import APART_SHAPES
 from clma.simulation.standing_shards import deal_apart
 from clma.simulation.training_config import TrainingConfig
 
@@ -60,14 +60,15 @@ def digits_fleet(
     rng = np.random.default_rng([seed, _SPLIT])
     rows, held_out = hold_out(labels, TEST_SHARE, rng)
     tests: tuple[NDArray[np.int64], ...] = ()
-    if shape in STANDING_SHAPES:
+    if shape in APART_SHAPES:
         dealt, tests = deal_apart(shape, labels, rows, held_out, N_CLIENTS, rng, skew=skew)
     elif skew is None:
         dealt = deal_evenly(labels, rows, N_CLIENTS, rng)
     else:
         shares = class_shares(N_CLIENTS, len(CLASSES), skew, rng)
         dealt = deal_skewed(labels, rows, shares, len(rows) // N_CLIENTS, rng)
-    conditions = (BASE.condition, *CONDITIONS)
+    moves = STYLES if shape == "style-groups" else CONDITIONS
+    conditions = (BASE.condition, *moves)
     source = ShardSource(
         images,
         labels,
@@ -76,7 +77,7 @@ def digits_fleet(
         view=look,
         own_held_out_rows=dict(zip(client_ids, tests, strict=True)) if tests else {},
     )
-    families = rotating_families(kind, shape, CONDITIONS, len(CLASSES))
+    families = rotating_families(kind, shape, moves, len(CLASSES))
     return Fleet(
         name,
         seed,

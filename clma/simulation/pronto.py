@@ -22,6 +22,7 @@ from clma.simulation.long_schedules import schedule_of
 from clma.simulation.replay import replay_table
 from clma.simulation.schedule import client_names
 from clma.simulation.standing_replay import deal_blocks_apart
+from clma.simulation.standing_schedules import APART_SHAPES
 from clma.simulation.table import RecordedTable, TableColumns, read_table
 
 __all__ = ["CLASSES", "FILE_NAME", "pronto_fleet"]
@@ -115,7 +116,7 @@ def pronto_fleet(
         base_condition=BASE_CONDITION,
         skew=None if shape == "dirichlet" else skew,
     )
-    if shape in {"dirichlet", "class-groups"}:
+    if shape in APART_SHAPES:
         # Every plant knows normal running; what sets groups apart are the faults.
         source = deal_blocks_apart(source, shape, client_ids, seed=seed, skew=skew, shared=(0,))
     return Fleet(

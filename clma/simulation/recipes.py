@@ -22,7 +22,7 @@ from clma.simulation.fleet import Fleet, ModelSpec
 from clma.simulation.long_schedules import default_rounds, schedule_of
 from clma.simulation.pronto import pronto_fleet
 from clma.simulation.schedule import SHAPES, client_names
-from clma.simulation.standing_schedules import STANDING_SHAPES, group_numbers
+from clma.simulation.standing_schedules import APART_SHAPES, group_numbers
 from clma.simulation.standing_shards import class_sets
 
 __all__ = ["load_fleet", "plant_fleet", "recipe_names"]
@@ -111,7 +111,7 @@ def plant_fleet(
         n_classes=len(plant.CLASSES),
         relabelled=(1, 2, 3, 4),
     )
-    if shape in STANDING_SHAPES:
+    if shape in APART_SHAPES:
         source = plant.PlantSource(seed, shares=_standing_shares(shape, client_ids, seed, skew))
     else:
         source = plant.PlantSource(seed, skew=skew)
@@ -137,8 +137,6 @@ def _standing_shares(
     """Return the class shares of the plants that have their own under a standing schedule."""
     if shape == "dirichlet" and skew is not None:
         return {c: plant.drawn_shares(seed, c, skew) for c in client_ids}
-    if shape != "class-groups":
-        return {}
     # Every plant knows normal running; what sets groups apart are the faults.
     sets = class_sets(len(plant.CLASSES), np.random.default_rng([seed, _SPLIT]), shared=(0,))
     groups = group_numbers(len(client_ids), len(sets)).tolist()

@@ -13,6 +13,7 @@
 | skew | as `stagger`, every client with its own class shares, Dirichlet 0.5 |
 | dirichlet-0.1, dirichlet-0.5 | nobody; every client has class shares of its own |
 | class-groups | nobody; three groups know other classes each; Cranfield: as recorded |
+| style-groups | nobody; groups see the same classes, each in a look of its own |
 | long-recurring | sixty rounds: two concepts come for three seasons each, and go |
 | long-flapping | two clients change every two or three nights, the others once |
 | long-creep | as `gradual`, over nine rounds each |
@@ -79,6 +80,7 @@ SCHEDULES = {
     "dirichlet-0.1": ScenarioSchedule("dirichlet", skew=0.1),
     "dirichlet-0.5": ScenarioSchedule("dirichlet", skew=0.5),
     "class-groups": ScenarioSchedule("class-groups"),
+    "style-groups": ScenarioSchedule("style-groups", "covariate"),
     **{shape: ScenarioSchedule(shape) for shape in LONG_SHAPES},
 }
 """Schedules by name."""

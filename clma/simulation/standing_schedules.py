@@ -21,9 +21,18 @@ from numpy.typing import NDArray
 from clma.errors import InvalidConfigError
 from clma.simulation.schedule import BASE, Concept, Schedule
 
-__all__ = ["N_CLASS_GROUPS", "STANDING_SHAPES", "build_standing_schedule", "group_numbers"]
+__all__ = [
+    "APART_SHAPES",
+    "N_CLASS_GROUPS",
+    "STANDING_SHAPES",
+    "build_standing_schedule",
+    "group_numbers",
+]
 
 STANDING_SHAPES = ("dirichlet", "class-groups", "style-groups")
+APART_SHAPES = ("dirichlet", "class-groups")
+"""Those in which clients have classes, or shares of them, and hence tests of their own."""
+
 N_CLASS_GROUPS = 3
 
 

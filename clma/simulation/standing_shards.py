@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clma.errors import InvalidConfigError
-from clma.simulation.dealing import deal_evenly
 from clma.simulation.standing_schedules import N_CLASS_GROUPS, group_numbers
 
 __all__ = ["class_sets", "deal_apart", "deal_by_class", "deal_known", "draw_like"]
@@ -51,8 +50,8 @@ def deal_apart(
 
     Parameters
     ----------
-    shape : {"dirichlet", "class-groups", "style-groups"}
-        See `clma.simulation.standing_schedules`; in ``style-groups`` shards are alike.
+    shape : {"dirichlet", "class-groups"}
+        See `clma.simulation.standing_schedules`.
     labels : ndarray of shape (n,)
         Class indices, 0 to the largest.
     rows, held_out : ndarray of row numbers
@@ -78,12 +77,10 @@ def deal_apart(
         if skew is None:
             raise InvalidConfigError("schedule 'dirichlet' has no parameter, wanted one > 0")
         shards = deal_by_class(labels, rows, n_clients, skew, rng)
-    elif shape == "class-groups":
+    else:
         sets = class_sets(int(labels[rows].max()) + 1, rng, shared=shared)
         groups = group_numbers(n_clients, len(sets))
         shards = deal_known(labels, rows, [sets[g] for g in groups], rng)
-    else:
-        shards = deal_evenly(labels, rows, n_clients, rng)
     return shards, tuple(draw_like(labels, shard, held_out, rng) for shard in shards)
 
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from clma.errors import InvalidConfigError
-from clma.simulation.images import CONDITIONS, look
+from clma.simulation.images import CONDITIONS, STYLES, look
 
 GREY = np.random.default_rng(0).uniform(size=(3, 8, 8)).astype(np.float32)
 COLOUR = np.random.default_rng(1).uniform(size=(3, 32, 32, 3)).astype(np.float32)
 
 
 @pytest.mark.parametrize("images", [GREY, COLOUR], ids=["grey", "colour"])
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("condition", [*CONDITIONS, *STYLES])
 def test_conditions_keep_shape_dtype_and_range(images: np.ndarray, condition: str) -> None:
     seen = look(images, condition)
 
@@ -23,6 +23,23 @@ def test_conditions_keep_shape_dtype_and_range(images: np.ndarray, condition: st
 
 def test_base_is_as_it_is() -> None:
     np.testing.assert_array_equal(look(GREY, "base"), GREY)
+
+
+def test_grain_is_the_images_own_whatever_it_comes_with() -> None:
+    seen = look(GREY, "grainy")
+
+    np.testing.assert_array_equal(look(GREY[1:2], "grainy"), seen[1:2])
+    assert len({(image - 0.5 * own).tobytes() for image, own in zip(seen, GREY, strict=True)}) == 3
+
+
+def test_grainy_images_have_half_the_contrast_and_noise() -> None:
+    ramp = np.linspace(0.7, 0.701, 50, dtype=np.float32)
+    bright = np.tile(ramp[:, None, None], (1, 8, 8))
+
+    seen = look(bright, "grainy")
+
+    assert seen.mean() == pytest.approx(0.6, abs=0.01)
+    assert seen.std() == pytest.approx(0.1, abs=0.01)
 
 
 @pytest.mark.parametrize(("condition", "times"), [("invert", 2), ("rotate-90", 4)])

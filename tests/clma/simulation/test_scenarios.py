@@ -13,7 +13,7 @@ from clma.simulation.scenarios import SCHEDULES, load_scenario, scenario_names
 from tests.clma.simulation.recorded import DATA_DIR
 
 GENERATED = [name for name in scenario_names() if name.startswith(("plant/", "digits/"))]
-STANDING = ("dirichlet-0.1", "dirichlet-0.5", "class-groups")
+APART = ("dirichlet-0.1", "dirichlet-0.5", "class-groups")
 FILES = {
     "pronto": "pronto/pronto_process_1hz.parquet",
     "cranfield": "cranfield2015/cranfield2015_1hz.parquet",
@@ -42,7 +42,9 @@ def test_drifting_clients_are_those_of_the_schedule(name: str) -> None:
     fleet = load_scenario(name, 0)
 
     schedule = name.partition("/")[2]
-    wanted = {"stationary": 0, "long-noise": 0, "same": 10} | dict.fromkeys(STANDING, 0)
+    wanted = {"stationary": 0, "long-noise": 0, "same": 10} | dict.fromkeys(
+        (*APART, "style-groups"), 0
+    )
     assert len(fleet.drifted_clients) == wanted.get(schedule, 8)
 
 
@@ -56,7 +58,17 @@ def test_only_covariate_and_mixed_change_what_is_seen(data: str) -> None:
     assert (len(moved("covariate")), len(moved("mixed"))) == (2, 1)
 
 
-@pytest.mark.parametrize("schedule", STANDING)
+@pytest.mark.parametrize("data", ["plant", "digits"])
+def test_groups_of_one_style_see_it_from_the_start_and_are_tested_on_it(data: str) -> None:
+    fleet = load_scenario(f"{data}/style-groups", 0)
+
+    names = [fleet.concept(client_id, 1) for client_id in fleet.client_ids]
+    assert [names.count(name) for name in dict.fromkeys(names)] == [4, 3, 3]
+    base, other = (fleet.test_windows(client_id, 1)[0] for client_id in ("plant-01", "plant-10"))
+    assert abs(float(base.mean() - other.mean())) > 0.01
+
+
+@pytest.mark.parametrize("schedule", APART)
 @pytest.mark.parametrize("data", ["plant", "digits"])
 def test_client_is_tested_on_the_classes_that_it_has_in_numbers(data: str, schedule: str) -> None:
     fleet = load_scenario(f"{data}/{schedule}", 0)

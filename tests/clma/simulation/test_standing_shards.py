@@ -22,7 +22,7 @@ def _rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-@pytest.mark.parametrize("shape", ["dirichlet", "class-groups", "style-groups"])
+@pytest.mark.parametrize("shape", ["dirichlet", "class-groups"])
 def test_shards_are_disjoint_and_tests_are_of_what_is_held_out(shape: str) -> None:
     shards, tests = deal_apart(shape, LABELS, TRAIN, HELD_OUT, 10, _rng(), skew=0.5)
 
