@@ -31,6 +31,8 @@ _FIGURES: Mapping[str, tuple[str, str]] = {
     "stationary_f1": ("stationary F1", "high"),
     "final_drifted_f1": ("drifted F1, last round", "high"),
     "final_stationary_f1": ("stationary F1, last round", "high"),
+    "final_accuracy": ("accuracy, last round", "high"),
+    "final_auc_roc": ("AUC-ROC, last round", "high"),
     "ari": ("ARI of cohorts", "high"),
     "n_cohorts": ("cohorts", ""),
     "detector_recall": ("drifts flagged", ""),

@@ -36,6 +36,8 @@ RESULTS: pa.Schema = pa.schema(
         "bytes_up": pa.int64(),
         "bytes_down": pa.int64(),
         "seconds": pa.float64(),
+        "final_accuracy": pa.float64(),
+        "final_auc_roc": pa.float64(),
     }
 )
 """One row a cell."""
@@ -49,6 +51,7 @@ ROUNDS: pa.Schema = pa.schema(
         "cohort": pa.string(),
         "flagged": pa.bool_(),
         "accuracy": pa.float64(),
+        "auc_roc": pa.float64(),
     }
 )
 """One row a cell, round and client."""
@@ -72,6 +75,7 @@ def rounds_bytes(results: Iterable[CellResult]) -> bytes:
             "cohort": row.cohort,
             "flagged": row.flagged,
             "accuracy": row.accuracy,
+            "auc_roc": row.auc_roc,
         }
         for result in results
         for row in result.rounds

@@ -89,6 +89,8 @@ class CellRow:
         From and to all clients, in all rounds.
     seconds : float
         Wall time on one core.
+    final_accuracy, final_auc_roc : float in [0, 1], or None
+        See `clma.simulation.scores.FleetScores`.
     """
 
     scenario: str
@@ -105,6 +107,8 @@ class CellRow:
     bytes_up: int | None
     bytes_down: int | None
     seconds: float
+    final_accuracy: float | None = None
+    final_auc_roc: float | None = None
 
 
 FIGURES: tuple[str, ...] = tuple(f.name for f in fields(CellRow))[3:]
@@ -129,6 +133,8 @@ class RoundRow:
         Its drift flag; None where it reported none.
     accuracy : float in [0, 1], or None
         Of the same model on the same data.
+    auc_roc : float in [0, 1], or None
+        The same; of the last round only.
     """
 
     round_num: int
@@ -138,6 +144,7 @@ class RoundRow:
     cohort: str | None
     flagged: bool | None
     accuracy: float | None = None
+    auc_roc: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from clma.simulation.fleet import Fleet
-from clma.simulation.scores import ClientScore, macro_f1
-from clma.simulation.training import predict
+from clma.simulation.scores import ClientScore, macro_auc_roc, macro_f1, softmax
+from clma.simulation.training import class_logits
 
 __all__ = ["score_clients"]
 
@@ -21,6 +21,8 @@ def score_clients(
     served: Mapping[str, str],
     models: Mapping[str, Mapping[str, NDArray[Any]]],
     flags: Mapping[str, bool],
+    *,
+    with_auc_roc: bool = False,
 ) -> tuple[ClientScore, ...]:
     """Score a round.
 
@@ -34,6 +36,8 @@ def score_clients(
     models : mapping of str to parameters
     flags : mapping of client id to bool
         Drift flags of the round; without the clients that reported none.
+    with_auc_roc : bool
+        Whether to measure the area under the ROC curve, too.
 
     Notes
     -----
@@ -46,9 +50,16 @@ def score_clients(
         windows, labels = fleet.test_windows(client_id, round_num)
         key = served[client_id], hashlib.sha256(windows.tobytes()).digest()
         if key not in known:
-            known[key] = predict(models[served[client_id]], windows, model=fleet.model)
-        right = known[key] == labels
-        f1 = macro_f1(labels, known[key])
-        flag = flags.get(client_id)
-        scores.append(ClientScore(round_num, client_id, f1, flag, float(right.mean())))
+            known[key] = class_logits(models[served[client_id]], windows, model=fleet.model)
+        predictions = known[key].argmax(axis=1)
+        scores.append(
+            ClientScore(
+                round_num,
+                client_id,
+                f1=macro_f1(labels, predictions),
+                flagged=flags.get(client_id),
+                accuracy=float((predictions == labels).mean()),
+                auc_roc=macro_auc_roc(labels, softmax(known[key])) if with_auc_roc else None,
+            )
+        )
     return tuple(scores)

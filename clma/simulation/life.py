@@ -196,7 +196,7 @@ def live(
             ]
             _register_newcomers(fleet, federation, round_num + 1)
             close(round_num)
-        views.append(_view(fleet, federation, round_num))
+        views.append(_view(fleet, federation, round_num, is_last=round_num == n_rounds))
         if watch is not None:
             watch(views[-1])
     scores = score_fleet(fleet, [row for v in views for row in v.scores], views[-1].cohorts)
@@ -226,7 +226,7 @@ def _n_parts(fleet: Fleet, n_rounds: int) -> int:
     )
 
 
-def _view(fleet: Fleet, federation: Federation, round_num: int) -> RoundView:
+def _view(fleet: Fleet, federation: Federation, round_num: int, *, is_last: bool) -> RoundView:
     # As of the commit: when the next round opens, given cohorts may move on already.
     state = federation.state_at_commit(round_num)
     before = federation.state_at_seal(round_num).clients
@@ -239,7 +239,7 @@ def _view(fleet: Fleet, federation: Federation, round_num: int) -> RoundView:
         for digest in {c.serving_digest for c in state.clients.values()}
     }
     served = {client_id: client.serving_digest for client_id, client in state.clients.items()}
-    rows = score_clients(fleet, round_num, served, models, flags)
+    rows = score_clients(fleet, round_num, served, models, flags, with_auc_roc=is_last)
     return RoundView(
         round_num=round_num,
         scores=rows,

@@ -93,6 +93,7 @@ def _round_rows(fleet: Fleet, view: RoundView) -> list[RoundRow]:
             cohort=view.cohorts.get(score.client_id),
             flagged=score.flagged,
             accuracy=score.accuracy,
+            auc_roc=score.auc_roc,
         )
         for score in view.scores
     ]

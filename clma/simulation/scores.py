@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from clma.errors import InvalidConfigError, ShapeMismatchError
 from clma.simulation.fleet import Fleet
 
-__all__ = ["ClientScore", "FleetScores", "adjusted_rand_index", "macro_f1", "score_fleet"]
+__all__ = [
+    "ClientScore",
+    "FleetScores",
+    "adjusted_rand_index",
+    "macro_auc_roc",
+    "macro_f1",
+    "score_fleet",
+    "softmax",
+]
 
 FIRST_SCORED_ROUND = 4  # the first drift is at round 3; its clients have had one round to recover
 FIRST_FLAG_ROUND = 2  # a flag needs an earlier loss
@@ -38,6 +46,8 @@ class ClientScore:
         Its drift flag in the round; None where it reported none.
     accuracy : float in [0, 1], or None
         Share of right predictions of the same model on the same windows.
+    auc_roc : float in [0, 1], or None
+        See `macro_auc_roc`; of the last round only.
     """
 
     round_num: int
@@ -45,6 +55,7 @@ class ClientScore:
     f1: float | None
     flagged: bool | None
     accuracy: float | None = None
+    auc_roc: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,8 @@ class FleetScores:
         Share of the client-rounds from round 2 on, without any change in the data, with a flag.
     bytes_up, bytes_down : int, or None
         Sent by, and to, all clients over the run, in models, losses and signatures.
+    final_accuracy, final_auc_roc : float in [0, 1], or None
+        Mean over all clients in the last round.
     """
 
     stationary_f1: float | None
@@ -80,6 +93,8 @@ class FleetScores:
     false_alarm_rate: float | None
     bytes_up: int | None = None
     bytes_down: int | None = None
+    final_accuracy: float | None = None
+    final_auc_roc: float | None = None
 
 
 def macro_f1(labels: NDArray[np.int64], predictions: NDArray[np.int64]) -> float:
@@ -108,6 +123,50 @@ def macro_f1(labels: NDArray[np.int64], predictions: NDArray[np.int64]) -> float
         hits = int(((labels == label) & (predictions == label)).sum())
         scores.append(2 * hits / int((labels == label).sum() + (predictions == label).sum()))
     return float(np.mean(scores))
+
+
+def macro_auc_roc(labels: NDArray[np.int64], scores: NDArray[np.float64]) -> float | None:
+    """Average the area under the ROC curve, each class against all others [1]_.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n,)
+        Class indices.
+    scores : ndarray of shape (n, n_classes)
+        The higher, the more the class; only the order within a column counts.
+
+    Returns
+    -------
+    float in [0, 1], or None
+        Over the classes present in `labels`; None where only one is, or a score is not finite.
+
+    Raises
+    ------
+    ShapeMismatchError
+        If there is no label, or not one row of scores for each.
+
+    References
+    ----------
+    .. [1] Fawcett (2006), "An introduction to ROC analysis", Pattern Recognition Letters 27,
+       section 9.2; unweighted.
+    """
+    if len(labels) != len(scores) or labels.size == 0:
+        raise ShapeMismatchError(
+            f"{labels.shape} labels and {scores.shape} scores, wanted as many rows, not 0"
+        )
+    present = np.unique(labels)
+    if len(present) < 2 or not np.isfinite(scores).all():
+        return None
+    from sklearn.metrics import roc_auc_score
+
+    return float(np.mean([roc_auc_score(labels == c, scores[:, c]) for c in present]))
+
+
+def softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Turn logits into probabilities, row by row; logits of two rows cannot be compared."""
+    wide = logits.astype(np.float64)
+    powers = np.exp(wide - wide.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def adjusted_rand_index(truth: Sequence[str], found: Sequence[str]) -> float:
@@ -174,14 +233,19 @@ def score_fleet(
             for r in rows
             if r.round_num >= FIRST_FLAG_ROUND and not fleet.changes(r.client_id, r.round_num)
         ),
+        final_accuracy=_mean(row.accuracy for row in final),
+        final_auc_roc=_mean(row.auc_roc for row in final),
     )
 
 
 def _mean_f1(rows: Iterable[ClientScore], client_ids: set[str]) -> float | None:
-    values = [row.f1 for row in rows if row.client_id in client_ids and row.f1 is not None]
-    return float(np.mean(values)) if values else None
+    return _mean(row.f1 for row in rows if row.client_id in client_ids)
 
 
 def _flag_share(rows: Iterable[ClientScore]) -> float | None:
-    flags = [row.flagged for row in rows if row.flagged is not None]
-    return float(np.mean(flags)) if flags else None
+    return _mean(row.flagged for row in rows)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None

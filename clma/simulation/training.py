@@ -139,8 +139,18 @@ def predict(
     model: ModelSpec = _DEFAULT_MODEL,
 ) -> NDArray[np.int64]:
     """Return the most likely class of each window, shape (n,); of equals the lowest index."""
+    return np.asarray(class_logits(parameters, windows, model=model).argmax(axis=1))
+
+
+def class_logits(
+    parameters: Mapping[str, NDArray[Any]],
+    windows: NDArray[np.float32],
+    *,
+    model: ModelSpec = _DEFAULT_MODEL,
+) -> NDArray[np.float32]:
+    """Return what the model says of each window and class, shape (n, n_classes)."""
     x = torch.from_numpy(np.array(windows, dtype=np.float32))
-    return np.array(_logits(_filled(model, parameters), x).argmax(dim=1).numpy())
+    return np.array(_logits(_filled(model, parameters), x).numpy())
 
 
 def _pull_back(

@@ -17,6 +17,7 @@ COLUMNS = {
         (
             *("stationary_f1", "drifted_f1", "final_stationary_f1", "final_drifted_f1", "ari"),
             *("detector_recall", "false_alarm_rate", "seconds"),
+            *("final_accuracy", "final_auc_roc"),
         ),
         pa.float64(),
     ),
@@ -25,7 +26,7 @@ COLUMNS = {
 ORDER = (
     *("scenario", "method", "seed", "stationary_f1", "drifted_f1", "final_stationary_f1"),
     *("final_drifted_f1", "ari", "n_cohorts", "detector_recall", "false_alarm_rate"),
-    *("bytes_up", "bytes_down", "seconds"),
+    *("bytes_up", "bytes_down", "seconds", "final_accuracy", "final_auc_roc"),
 )
 
 
@@ -48,12 +49,17 @@ def test_what_cannot_be_counted_is_null_and_never_zero() -> None:
 
 
 def test_rounds_have_a_row_for_each_client_and_round() -> None:
-    rounds = (RoundRow(1, "p1", False, 0.5, "c0", True), RoundRow(2, "p1", False, None, None, None))
+    rounds = (
+        RoundRow(1, "p1", False, 0.5, "c0", True),
+        RoundRow(2, "p1", False, None, None, None, 0.75, 0.9),
+    )
 
     rows = read(rounds_bytes([result(row("clma", 3, 0.5), rounds)])).to_pylist()
 
     cell = {"scenario": "plant/stagger", "method": "clma", "seed": 3, "client_id": "p1"}
     assert rows == [
-        {**cell, "round": 1, "f1": 0.5, "cohort": "c0", "flagged": True, "accuracy": None},
-        {**cell, "round": 2, "f1": None, "cohort": None, "flagged": None, "accuracy": None},
+        {**cell, "round": 1, "f1": 0.5, "cohort": "c0", "flagged": True}
+        | {"accuracy": None, "auc_roc": None},
+        {**cell, "round": 2, "f1": None, "cohort": None, "flagged": None}
+        | {"accuracy": 0.75, "auc_roc": 0.9},
     ]

@@ -5,7 +5,14 @@ import pytest
 
 from clma.errors import InvalidConfigError, ShapeMismatchError
 from clma.simulation import load_fleet, load_scenario
-from clma.simulation.scores import ClientScore, adjusted_rand_index, macro_f1, score_fleet
+from clma.simulation.scores import (
+    ClientScore,
+    adjusted_rand_index,
+    macro_auc_roc,
+    macro_f1,
+    score_fleet,
+    softmax,
+)
 
 FLEET = load_fleet(None, "plant", 0)
 ROUNDS = range(1, 11)
@@ -31,6 +38,58 @@ def test_class_that_is_only_predicted_is_not_averaged() -> None:
 def test_macro_f1_of_nothing_is_refused() -> None:
     with pytest.raises(ShapeMismatchError, match="wanted as many, not 0"):
         macro_f1(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def test_area_by_hand() -> None:
+    labels = np.array([0, 0, 1, 1])
+    scores = np.array([[0.9, 0.1], [0.4, 0.6], [0.5, 0.5], [0.1, 0.9]])
+
+    assert macro_auc_roc(labels, scores) == pytest.approx(3 / 4)
+
+
+def test_area_is_one_for_the_right_order_and_half_for_none() -> None:
+    labels = np.arange(30) % 3
+
+    assert macro_auc_roc(labels, np.eye(3)[labels]) == 1.0
+    assert macro_auc_roc(labels, np.zeros((30, 3))) == 0.5
+
+
+def test_area_leaves_out_classes_that_are_not_there() -> None:
+    labels = np.array([0, 2, 2])
+    scores = np.array([[0.6, 0.1, 0.3], [0.1, 0.8, 0.1], [0.0, 0.6, 0.4]])
+
+    assert macro_auc_roc(labels, scores) == pytest.approx((1.0 + 0.5) / 2)
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores"), [([1, 1], [[0, 1], [0, 1]]), ([0, 1], [[0, 1], [np.nan, 1]])]
+)
+def test_area_of_one_class_or_of_no_number_is_not_counted(labels: list, scores: list) -> None:
+    assert macro_auc_roc(np.array(labels), np.array(scores, dtype=np.float64)) is None
+
+
+def test_area_of_nothing_is_refused() -> None:
+    with pytest.raises(ShapeMismatchError, match="wanted as many rows, not 0"):
+        macro_auc_roc(np.zeros(2, np.int64), np.zeros((3, 2)))
+
+
+def test_probabilities_add_up_and_do_not_overflow() -> None:
+    probabilities = softmax(np.array([[1000.0, 1000.0], [0.0, np.log(3.0)]], np.float32))
+
+    np.testing.assert_allclose(probabilities, [[0.5, 0.5], [0.25, 0.75]], rtol=1e-6)
+
+
+def test_accuracy_and_area_are_means_over_all_clients_of_the_last_round() -> None:
+    rows = [
+        ClientScore(r, c, 1.0, None, 0.5 * r, a)
+        for r in (1, 2)
+        for c, a in (("plant-01", 0.6), ("plant-09", 0.8))
+    ]
+
+    scores = score_fleet(FLEET, rows, {})
+
+    assert scores.final_accuracy == 1.0
+    assert scores.final_auc_roc == pytest.approx(0.7)
 
 
 def test_rand_index_ignores_the_names_of_the_groups() -> None:
