@@ -219,6 +219,10 @@ class CohortingConfig(_Section):
     """`cfl`: and its longest update is longer than this share of it (epsilon 2)."""
     min_separation: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """`cfl`: smallest gap between the halves of a split (gamma max); 0 does not ask."""
+    features: Literal["own", "encoder"] = "own"
+    """`pacfl`, `fecfl`: what a signature is made of: a client's samples (`pacfl`), or what the
+    untrained model makes of them (`fecfl`), as published; or what the frozen encoder of the fleet
+    makes of them, which FMCL signs with."""
     n_directions: Annotated[int, Field(ge=1, le=64)] = 3
     """`pacfl`: p, main directions that a client sends of each class, and terms of `sum`."""
     proximity: Literal["sum", "smallest", "reference"] = "sum"

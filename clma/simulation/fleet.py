@@ -95,6 +95,8 @@ class Fleet:
         Rounds that cover the schedule.
     training : TrainingConfig
         How every client trains.
+    encoder : str
+        Fingerprint of the frozen encoder that all windows are embeddings of; empty: they are none.
     """
 
     name: str
@@ -106,6 +108,7 @@ class Fleet:
     n_windows: int = 96
     default_rounds: int = 10
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    encoder: str = ""
 
     @property
     def client_ids(self) -> tuple[str, ...]:

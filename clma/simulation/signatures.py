@@ -16,14 +16,15 @@ from __future__ import annotations
 import functools
 
 from clma.config import FederationConfig
-from clma.encoders.contract import Encoder
+from clma.encoders.contract import Encoder, encode
+from clma.encoders.embedded import Embedded
 from clma.encoders.flatten import Flatten
 from clma.encoders.sensor_stats import SensorStats
 from clma.ledger.federation import Federation
 from clma.signatures.fecfl import sign_by_mean_feature
 from clma.signatures.fmcl import sign_by_class_means
 from clma.signatures.pacfl import sign_by_directions
-from clma.signatures.signature import Signature, SignatureSource
+from clma.signatures.signature import FeatureExtractor, Signature, SignatureSource
 from clma.simulation.fleet import Fleet
 
 __all__ = ["fleet_encoder", "fleet_signatures", "sent_signature_bytes"]
@@ -55,30 +56,46 @@ def fleet_signatures(fleet: Fleet, config: FederationConfig) -> SignatureSource 
             windows, labels = fleet.training_windows(client_id, round_num)
             return sign_by_class_means(windows, labels, encoder)
     elif config.signature_kind == "fecfl":
-        # Loads torch, which the other signatures do without.
-        from clma.simulation.features import initial_extractor
-
-        extract = initial_extractor(fleet)
+        extract, name = _extractor(fleet, config)
 
         def sign(client_id: str, round_num: int) -> Signature:
             windows, _ = fleet.training_windows(client_id, round_num)
-            return sign_by_mean_feature(windows, extract, encoder=fleet.model.factory)
+            return sign_by_mean_feature(windows, extract, encoder=name)
     else:
+        n_directions = config.cohorting.n_directions
+        seen_by = fleet_encoder(fleet) if config.cohorting.features == "encoder" else None
 
         def sign(client_id: str, round_num: int) -> Signature:
             windows, labels = fleet.training_windows(client_id, round_num)
-            return sign_by_directions(windows, labels, n_directions=config.cohorting.n_directions)
+            if seen_by is None:
+                return sign_by_directions(windows, labels, n_directions=n_directions)
+            embedded, name = encode(seen_by, windows), seen_by.fingerprint
+            return sign_by_directions(embedded, labels, n_directions=n_directions, encoder=name)
 
     return functools.cache(sign)
+
+
+def _extractor(fleet: Fleet, config: FederationConfig) -> tuple[FeatureExtractor, str]:
+    """Return what turns samples into the features of FECFL, and its name."""
+    if config.cohorting.features == "encoder":
+        encoder = fleet_encoder(fleet)
+        return encoder, encoder.fingerprint
+    # Loads torch, which the other signatures do without.
+    from clma.simulation.features import initial_extractor
+
+    return initial_extractor(fleet), fleet.model.factory
 
 
 def fleet_encoder(fleet: Fleet) -> Encoder:
     """Return the frozen encoder of a fleet's data, which takes no weights from anywhere.
 
-    Statistics of sensor windows, in units of four deviations from two below to two above the mean,
+    What a frozen network has embedded stays as it is, under that network's fingerprint. Of others:
+    statistics of sensor windows, in units of four deviations from two below to two above the mean,
     as all fleets here are scaled; other samples as they are.
     """
     samples, _ = fleet.training_windows(fleet.client_ids[0], 1)
+    if fleet.encoder:
+        return Embedded(samples.shape[1], fingerprint=fleet.encoder)
     if "window" not in fleet.model_arguments:
         return Flatten(samples.shape[1:])
     n_channels = samples.shape[1]

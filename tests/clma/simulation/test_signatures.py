@@ -15,20 +15,30 @@ from clma.config import FederationConfig, preset_config
 from clma.ledger.federation import Federation
 from clma.simulation import load_fleet
 from clma.simulation.features import initial_extractor
-from clma.simulation.fleet import Fleet
+from clma.simulation.fleet import Fleet, Windows, WindowSource
 from clma.simulation.life import closing, found_federation, live
 from clma.simulation.schedule import Concept, DriftEvent, Schedule
 from clma.simulation.scores import adjusted_rand_index
-from clma.simulation.signatures import fleet_signatures, sent_signature_bytes
+from clma.simulation.signatures import fleet_encoder, fleet_signatures, sent_signature_bytes
 from tests.clma.shelf import Shelf
 
 PRESETS = ["pacfl", "fecfl"]
 
 
-def config(preset: str) -> FederationConfig:
-    return preset_config(
-        "test", preset, privacy={"share": ["weights", "flag", "examples", "signature"]}
-    )
+def config(preset: str, *overrides: str) -> FederationConfig:
+    share = {"share": ["weights", "flag", "examples", "signature"]}
+    return preset_config("test", preset, overrides=overrides, privacy=share)
+
+
+class Flat:
+    """Windows as rows of numbers, as if they were embeddings."""
+
+    def __init__(self, source: WindowSource) -> None:
+        self.source = source
+
+    def training(self, *args: object) -> Windows:
+        windows, labels = self.source.training(*args)
+        return windows.reshape(len(windows), -1), labels
 
 
 def apart(fleet: Fleet) -> Fleet:
@@ -111,6 +121,37 @@ def test_signatures_are_the_same_whenever_they_are_asked_for(preset: str) -> Non
 
     for name, array in one("plant-01", 3).arrays.items():
         np.testing.assert_array_equal(array, other("plant-01", 3).arrays[name])
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_signatures_of_the_fleets_encoder_name_it_and_are_others(preset: str) -> None:
+    fleet = load_fleet(None, "plant", 1)
+    own, seen = (
+        fleet_signatures(fleet, config(preset, f"cohorting.features={features}"))
+        for features in ("own", "encoder")
+    )
+    assert own is not None
+    assert seen is not None
+
+    (mine,), (theirs,) = (s("plant-01", 1).arrays.values() for s in (own, seen))
+    assert len(theirs) == fleet_encoder(fleet).dim != len(mine)
+    assert seen("plant-01", 1).encoder == fleet_encoder(fleet).fingerprint
+
+
+def test_embeddings_are_signed_as_they_are_under_the_name_of_their_encoder() -> None:
+    plain = load_fleet(None, "plant", 1)
+    fleet = dataclasses.replace(plain, encoder="made elsewhere", source=Flat(plain.source))
+    windows, labels = fleet.training_windows("plant-01", 1)
+    share = {"share": ["weights", "flag", "examples", "signature"]}
+
+    signed = fleet_signatures(fleet, preset_config("test", "fmcl", privacy=share))
+
+    assert signed is not None
+    signature = signed("plant-01", 1)
+    assert signature.encoder == "made elsewhere"
+    np.testing.assert_allclose(
+        signature.arrays["means"][0], windows[labels == labels.min()].mean(axis=0), rtol=1e-5
+    )
 
 
 def test_methods_without_signatures_have_no_source() -> None:
