@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from clma.report.comparison import figure_of, in_reading_order
+from clma.simulation.cell_scenario import CACHE_VARIABLE
 from flows._commands import (
+    ROOT,
     JsonOption,
     TrackingOption,
     failures_in_one_line,
@@ -107,6 +109,7 @@ def _run(request: ComparisonRequest, workers: int | None, tracking_uri: str | No
     typer.echo("starting Prefect ...", err=True)
     # A cell that fails has its line among the others; its traceback is on its page.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    os.environ.setdefault(CACHE_VARIABLE, str(ROOT / ".cache" / "clma"))
     with orchestrated():
         from flows._compared import FailedCellsError
         from flows.compare import compare

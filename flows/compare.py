@@ -29,6 +29,7 @@ from clma.ledger.store import Store
 from clma.report.comparison_page import Comparison
 from clma.simulation.cell_workers import CellWorkers
 from clma.simulation.cells import Cell, CellResult
+from clma.simulation.prepare_images import prepare_images
 from flows._cell_publisher import CellPublisher
 from flows._cells_in_turn import cells_in_turn
 from flows._commands import noticed_interrupts
@@ -67,6 +68,8 @@ def compare(
         If anything that is asked for is unknown; nothing is run then.
     FailedCellsError
         If cells failed; the others are finished, published and written all the same.
+    CellFailedError
+        If the images of a scenario cannot be embedded; nothing is run then.
     LeaseError
         If another comparison is at work in the same folder.
     """
@@ -86,6 +89,7 @@ def compare(
         screen.start()
         publisher = CellPublisher(request.experiment, kept, tracking_uri, screen.say)
         publisher.publish_missing(list(results.values()))
+        prepare_images((cell.scenario for cell in missing), kept.data_dir)
         failed: dict[Cell, str] = {}
         with CellWorkers(n_workers, out / "workers.log", kept.data_dir) as workers:
             for cell, outcome in cells_in_turn(missing, workers, kept, noticed.is_set):

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 from pathlib import Path
 
 from clma.adapters.factory import load_factory
 from clma.errors import InvalidConfigError
 from clma.ledger.store import file_digest
 from clma.simulation.fleet import Fleet
-from clma.simulation.scenarios import load_scenario, recorded_folder, scenario_names
+from clma.simulation.scenarios import is_embedded, load_scenario, recorded_folder, scenario_names
 
-__all__ = ["check_scenario", "data_digest", "load_cell_fleet"]
+__all__ = ["CACHE_VARIABLE", "check_scenario", "data_digest", "load_cell_fleet"]
+
+CACHE_VARIABLE = "CLMA_CACHE_DIR"
 
 
 def check_scenario(name: str) -> None:
@@ -43,13 +46,19 @@ def load_cell_fleet(name: str, seed: int, data_dir: Path | None) -> Fleet:
     data_dir : Path or None
         Folder of recorded data.
 
+    Notes
+    -----
+    Embeddings of images are kept in the folder that ``CLMA_CACHE_DIR`` names, if it names one.
+
     Raises
     ------
     InvalidConfigError
         If the scenario is unknown, its data are not there, or a factory makes something else.
     """
     if ":" not in name:
-        return load_scenario(name, seed, data_dir)
+        return load_scenario(
+            name, seed, data_dir, cache_dir=_cache_folder() if is_embedded(name) else None
+        )
     fleet = load_factory(name)(seed, data_dir)
     if not isinstance(fleet, Fleet):
         raise InvalidConfigError(
@@ -71,6 +80,11 @@ def data_digest(name: str, data_dir: Path | None) -> str:
     for path in sorted(files):
         digest.update(f"{path.name} {file_digest(path)}\n".encode())
     return digest.hexdigest()
+
+
+def _cache_folder() -> Path | None:
+    named = os.environ.get(CACHE_VARIABLE)
+    return Path(named) if named else None
 
 
 def _recorded_files(name: str, data_dir: Path | None) -> list[Path]:

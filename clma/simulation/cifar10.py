@@ -10,6 +10,7 @@ References
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from clma.simulation.cifar10_images import CLASSES, N_TRAIN_IMAGES, SIZE, load_i
 from clma.simulation.dealing import class_shares, deal_evenly, deal_skewed
 from clma.simulation.families import rotating_families
 from clma.simulation.fleet import Fleet, ModelSpec
+from clma.simulation.frozen import ImageSet
 from clma.simulation.images import CONDITIONS, STYLES, look
 from clma.simulation.long_schedules import schedule_of
 from clma.simulation.schedule import BASE, client_names
@@ -30,9 +32,10 @@ from clma.simulation.standing_schedules import APART_SHAPES
 from clma.simulation.standing_shards import deal_apart
 from clma.simulation.training_config import TrainingConfig
 
-__all__ = ["N_IMAGES", "cifar10_fleet"]
+__all__ = ["N_IMAGES", "cifar10_fleet", "cifar10_images"]
 
 N_CLIENTS = 10
+N_FROZEN = 10_000  # of `cifar10_images`
 N_IMAGES = 20_000
 """Training images of all clients together."""
 
@@ -114,6 +117,31 @@ def cifar10_fleet(
         n_windows=max(len(own) for own in dealt),
         training=TRAINING,
     )
+
+
+@functools.lru_cache(maxsize=1)
+def cifar10_images(data: Path) -> ImageSet:
+    """Choose 10,000 images to train on and 1,000 to test on, as many of each class.
+
+    The choice is the same for every seed, since each image is embedded once and for all.
+
+    Parameters
+    ----------
+    data : Path
+        As in `cifar10_fleet`.
+
+    Raises
+    ------
+    InvalidConfigError
+        If a file is missing or cannot be read.
+    """
+    store = load_images(data)
+    rng = np.random.default_rng(_SPLIT)
+    train = _balanced(store.labels, np.arange(N_TRAIN_IMAGES), N_FROZEN, rng)
+    test = np.arange(N_TRAIN_IMAGES, len(store.labels))
+    rows = np.concatenate([train, _balanced(store.labels, test, N_FROZEN // 10, rng)])
+    pixels = store.decoded(rows)[rows]
+    return ImageSet(pixels, store.labels[rows], CLASSES, np.arange(N_FROZEN, len(rows)))
 
 
 def _balanced(

@@ -35,16 +35,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clma.errors import InvalidConfigError
-from clma.simulation.cifar10 import N_IMAGES, cifar10_fleet
+from clma.simulation.busi import load_busi
+from clma.simulation.cifar10 import N_IMAGES, cifar10_fleet, cifar10_images
 from clma.simulation.cranfield import cranfield_fleet
 from clma.simulation.digits import digits_fleet
 from clma.simulation.fleet import Fleet
+from clma.simulation.frozen import ImageSet, frozen_fleet
 from clma.simulation.gas import gas_fleet
 from clma.simulation.long_schedules import LONG_SHAPES
 from clma.simulation.pronto import pronto_fleet
 from clma.simulation.recipes import plant_fleet
 
-__all__ = ["SCHEDULES", "load_scenario", "recorded_folder", "scenario_names"]
+__all__ = ["SCHEDULES", "is_embedded", "load_scenario", "recorded_folder", "scenario_names"]
 
 DIRICHLET = 0.5
 
@@ -105,6 +107,9 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "gas": ("stagger", "same", "skew"),
     "cifar10": _SHORT,
     "cifar10-short": _SHORT,
+    "cifar10-frozen": _SHORT,
+    # Three classes have two derangements, and four events ask for more.
+    "busi": tuple(name for name in _SHORT if name != "repeat"),
 }
 """Schedules that each data set allows."""
 
@@ -144,18 +149,22 @@ def load_scenario(
         Splits and deals the data, draws the rounds and the initial model.
     data_dir : Path or None
         Folder of the recorded data, one folder a data set: ``pronto``, ``cranfield2015``,
-        ``gas_drift``, ``cifar10``. `plant` and `digits` need none. Nothing is written there.
+        ``gas_drift``, ``cifar10``, ``busi_224``. `plant` and `digits` need none. Nothing is
+        written there.
     n_images : int or None
         Training images of all clients together, for `cifar10`; None: 20,000, and a quarter of that
         for `cifar10-short`.
     cache_dir : Path or None
-        Folder that keeps decoded `cifar10` images between processes; not within `data_dir`.
+        Folder that keeps decoded `cifar10` images, and the embeddings of `busi` and
+        `cifar10-frozen`, between processes; not within `data_dir`.
 
     Raises
     ------
     InvalidConfigError
         If the data set or the schedule is unknown, the data set does not allow the schedule, a
         number is out of range, or a file is missing or not what it should be.
+    MissingExtraError
+        If `busi` or `cifar10-frozen` lack the packages of their encoder.
     """
     data, schedule = _parse(name)
     if seed < 0:
@@ -179,6 +188,11 @@ def load_scenario(
     n_images = _N_IMAGES.get(data, 0) if n_images is None else n_images
     request = _Request(name, schedule, seed, folder, n_images, cache_dir)
     return _BUILDERS[data](request)
+
+
+def is_embedded(name: str) -> bool:
+    """Return whether a scenario's clients train on embeddings of images, which take a while."""
+    return name.partition("/")[0] in _IMAGE_SETS
 
 
 def recorded_folder(name: str) -> str | None:
@@ -241,12 +255,31 @@ def _cifar10(request: _Request) -> Fleet:
     )
 
 
+def _frozen(request: _Request) -> Fleet:
+    s = request.schedule
+    return frozen_fleet(
+        _IMAGE_SETS[request.name.partition("/")[0]](request.folder),
+        s.shape,
+        s.kind,
+        request.seed,
+        name=request.name,
+        skew=s.skew,
+        cache=request.cache,
+    )
+
+
 _FOLDERS = {
     "pronto": "pronto",
     "cranfield": "cranfield2015",
     "gas": "gas_drift",
     "cifar10": "cifar10",
     "cifar10-short": "cifar10",
+    "cifar10-frozen": "cifar10",
+    "busi": "busi_224",
+}
+_IMAGE_SETS: Mapping[str, Callable[[Path], ImageSet]] = {
+    "cifar10-frozen": cifar10_images,
+    "busi": load_busi,
 }
 _N_IMAGES = {"cifar10": N_IMAGES, "cifar10-short": N_IMAGES // 4}
 _BUILDERS: Mapping[str, Callable[[_Request], Fleet]] = {
@@ -257,4 +290,6 @@ _BUILDERS: Mapping[str, Callable[[_Request], Fleet]] = {
     "gas": _gas,
     "cifar10": _cifar10,
     "cifar10-short": _cifar10,
+    "cifar10-frozen": _frozen,
+    "busi": _frozen,
 }
