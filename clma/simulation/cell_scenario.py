@@ -16,7 +16,13 @@ from clma.adapters.factory import load_factory
 from clma.errors import InvalidConfigError
 from clma.ledger.store import file_digest
 from clma.simulation.fleet import Fleet
-from clma.simulation.scenarios import is_embedded, load_scenario, recorded_folder, scenario_names
+from clma.simulation.scenarios import (
+    ALLOWED,
+    is_embedded,
+    load_scenario,
+    recorded_folder,
+    scenario_names,
+)
 
 __all__ = ["CACHE_VARIABLE", "check_scenario", "data_digest", "load_cell_fleet"]
 
@@ -27,10 +33,15 @@ def check_scenario(name: str) -> None:
     """Raise InvalidConfigError if there is no such scenario; says which there are."""
     if ":" in name:
         load_factory(name)
+    elif (data := name.partition("/")[0]) not in ALLOWED:
+        raise InvalidConfigError(
+            f"scenario {name!r} is unknown, wanted package.module:factory or <data>/<schedule>, "
+            f"plant/stagger say, with data one of {', '.join(ALLOWED)}"
+        )
     elif name not in scenario_names():
         raise InvalidConfigError(
-            f"scenario {name!r} is unknown, wanted package.module:factory or one of "
-            f"{', '.join(scenario_names())}"
+            f"scenario {name!r} is unknown, wanted one of "
+            f"{', '.join(f'{data}/{schedule}' for schedule in ALLOWED[data])}"
         )
 
 

@@ -30,6 +30,7 @@ Examples
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,11 +43,19 @@ from clma.simulation.digits import digits_fleet
 from clma.simulation.fleet import Fleet
 from clma.simulation.frozen import ImageSet, frozen_fleet
 from clma.simulation.gas import gas_fleet
+from clma.simulation.image_folder import LAYOUTS, published_images
 from clma.simulation.long_schedules import LONG_SHAPES
 from clma.simulation.pronto import pronto_fleet
 from clma.simulation.recipes import plant_fleet
 
-__all__ = ["SCHEDULES", "is_embedded", "load_scenario", "recorded_folder", "scenario_names"]
+__all__ = [
+    "ALLOWED",
+    "SCHEDULES",
+    "is_embedded",
+    "load_scenario",
+    "recorded_folder",
+    "scenario_names",
+]
 
 DIRICHLET = 0.5
 
@@ -110,6 +119,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "cifar10-frozen": _SHORT,
     # Three classes have two derangements, and four events ask for more.
     "busi": tuple(name for name in _SHORT if name != "repeat"),
+    **dict.fromkeys(LAYOUTS, _SHORT),
 }
 """Schedules that each data set allows."""
 
@@ -149,14 +159,15 @@ def load_scenario(
         Splits and deals the data, draws the rounds and the initial model.
     data_dir : Path or None
         Folder of the recorded data, one folder a data set: ``pronto``, ``cranfield2015``,
-        ``gas_drift``, ``cifar10``, ``busi_224``. `plant` and `digits` need none. Nothing is
+        ``gas_drift``, ``cifar10``, ``busi_224``; those of images as their authors publish them are
+        in `clma.simulation.image_folder.LAYOUTS`. `plant` and `digits` need none. Nothing is
         written there.
     n_images : int or None
         Training images of all clients together, for `cifar10`; None: 20,000, and a quarter of that
         for `cifar10-short`.
     cache_dir : Path or None
-        Folder that keeps decoded `cifar10` images, and the embeddings of `busi` and
-        `cifar10-frozen`, between processes; not within `data_dir`.
+        Folder that keeps decoded `cifar10` images, and the embeddings of other images, between
+        processes; not within `data_dir`.
 
     Raises
     ------
@@ -164,7 +175,7 @@ def load_scenario(
         If the data set or the schedule is unknown, the data set does not allow the schedule, a
         number is out of range, or a file is missing or not what it should be.
     MissingExtraError
-        If `busi` or `cifar10-frozen` lack the packages of their encoder.
+        If the packages of the encoder of embedded images are not there.
     """
     data, schedule = _parse(name)
     if seed < 0:
@@ -276,10 +287,12 @@ _FOLDERS = {
     "cifar10-short": "cifar10",
     "cifar10-frozen": "cifar10",
     "busi": "busi_224",
+    **{name: layout.folder for name, layout in LAYOUTS.items()},
 }
 _IMAGE_SETS: Mapping[str, Callable[[Path], ImageSet]] = {
     "cifar10-frozen": cifar10_images,
     "busi": load_busi,
+    **{name: functools.partial(published_images, name) for name in LAYOUTS},
 }
 _N_IMAGES = {"cifar10": N_IMAGES, "cifar10-short": N_IMAGES // 4}
 _BUILDERS: Mapping[str, Callable[[_Request], Fleet]] = {
@@ -292,4 +305,5 @@ _BUILDERS: Mapping[str, Callable[[_Request], Fleet]] = {
     "cifar10-short": _cifar10,
     "cifar10-frozen": _frozen,
     "busi": _frozen,
+    **dict.fromkeys(LAYOUTS, _frozen),
 }

@@ -22,6 +22,8 @@ def data_dir(tmp_path: Path) -> Path:
 def test_an_unknown_scenario_names_those_that_are_known() -> None:
     with pytest.raises(InvalidConfigError, match=r"'moon/stagger' is unknown.* plant/stagger"):
         check_scenario("moon/stagger")
+    with pytest.raises(InvalidConfigError, match=r"'gas/x' is unknown, wanted one of gas/stagger"):
+        check_scenario("gas/x")
     with pytest.raises(InvalidConfigError, match="small_scenario:gone"):
         check_scenario(f"{OWN}:gone")
 
