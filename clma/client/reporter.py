@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clma.config import DriftConfig
-from clma.drift import DetectorState, DriftReading, make_detector
+from clma.drift import Detector, DetectorState, DriftReading, make_detector
 from clma.errors import DamagedStoreError, InvalidUpdateError
 from clma.ledger.durable_file import replace_files
 from clma.ledger.refusals import refusals_named
@@ -33,25 +33,47 @@ class DriftReporter:
 
     Parameters
     ----------
-    config : DriftConfig
-        The federation's; names the detector.
+    config : DriftConfig or Detector
+        The federation's, which names the detector; or a detector itself.
     path : Path, optional
         File that keeps the detector's memory. Without it the memory lives in this object only.
+    memory : str, optional
+        What `memory` of an earlier reporter returned, for whoever keeps it elsewhere.
 
     Raises
     ------
     DamagedStoreError
-        If the file is there but cannot be read.
+        If the file is there but cannot be read, or `memory` is none.
     """
 
-    def __init__(self, config: DriftConfig, path: Path | None = None) -> None:
-        self._detector = make_detector(config)
+    def __init__(
+        self, config: DriftConfig | Detector, path: Path | None = None, *, memory: str | None = None
+    ) -> None:
+        self._detector = make_detector(config) if isinstance(config, DriftConfig) else config
         self._path = path
         self._round_num = 0
         self._before = DetectorState()
         self._after = DetectorState()
-        if path is not None and path.exists():
-            self._load(path)
+        if memory is not None:
+            self._load(memory, "memory")
+        elif path is not None and path.exists():
+            self._load(path.read_bytes(), str(path))
+
+    @property
+    def memory(self) -> str:
+        """The detector's memory and the newest round, as JSON."""
+        return json.dumps(
+            {
+                "round": self._round_num,
+                "before": self._before.to_json(),
+                "after": self._after.to_json(),
+            }
+        )
+
+    @property
+    def round_num(self) -> int:
+        """The newest round that was looked at; 0 before the first one."""
+        return self._round_num
 
     def observe(
         self, losses: Sequence[float] | NDArray[np.float64], *, round_num: int
@@ -103,25 +125,20 @@ class DriftReporter:
             self._before, mean, before_drift, standard_error=standard_error
         )
 
-    def _load(self, path: Path) -> None:
+    def _load(self, text: str | bytes, place: str) -> None:
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = json.loads(text)
             self._round_num = int(values["round"])
             self._before = DetectorState.from_json(values["before"])
             self._after = DetectorState.from_json(values["after"])
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedStoreError(
-                f"{path}: not a detector state ({type(error).__name__}); "
+                f"{place}: not a detector state ({type(error).__name__}); "
                 "delete it to start the detector anew"
             ) from None
 
     def _save(self, path: Path) -> None:
-        values = {
-            "round": self._round_num,
-            "before": self._before.to_json(),
-            "after": self._after.to_json(),
-        }
-        data = json.dumps(values).encode()
+        data = self.memory.encode()
         with refusals_named("written", path.name, str(path.parent), len(data)):
             replace_files({path: data})
 
