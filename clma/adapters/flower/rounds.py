@@ -1,0 +1,318 @@
+"""The federation behind the strategy: nodes are its clients, replies its inbox.
+
+A strategy without a store keeps its federation in memory, and of that only what the next round
+needs. With one, everything is recorded as by the nightly rounds, and a server app that was killed
+goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from flwr.app import ArrayRecord
+
+from clma.adapters.flower.options import check_settings
+from clma.adapters.flower.records import to_record, to_tensors
+from clma.adapters.flower.replies import TrainReply
+from clma.client.submit import submit
+from clma.cohorting.questions import question_for
+from clma.config import FederationConfig
+from clma.errors import (
+    RoundHeldError,
+    ShapeMismatchError,
+    UnknownFederationError,
+)
+from clma.ledger.federation import Federation
+from clma.ledger.keys import updates_prefix
+from clma.ledger.store import Store
+from clma.parameters.tensor_file import serialize_tensors, specs_of
+from clma.records import (
+    ROOT_COHORT,
+    ClientState,
+    ClientStatus,
+    FederationState,
+    Phase,
+    model_ref,
+)
+from clma.rows import UpdateRow, Verdict
+
+if TYPE_CHECKING:  # a client app has no use for what a round needs
+    from clma.round import RoundOutcome
+
+__all__ = ["Assignment", "ClosedRound", "Rounds", "node_name"]
+
+_AWAY = frozenset({ClientStatus.PAUSED, ClientStatus.FORGOTTEN})
+
+
+def node_name(node_id: int) -> str:
+    """Return the client id of a node, unless the strategy is told another rule."""
+    return f"node-{node_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a node is sent.
+
+    Parameters
+    ----------
+    client_id, cohort_id : str
+    model : str
+        Digest of the model that it trains.
+    origin : str or None
+        Digest of the model that it is asked about.
+    learning_rate_factor : float in (0, 1]
+    """
+
+    client_id: str
+    cohort_id: str
+    model: str
+    origin: str | None = None
+    learning_rate_factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedRound:
+    """A round that was closed.
+
+    Parameters
+    ----------
+    before : FederationState
+        When it was sealed.
+    outcome : RoundOutcome or None
+        None: it was held.
+    rows : tuple of UpdateRow
+        What became of the replies.
+    held : str
+        Why it was held.
+    """
+
+    before: FederationState
+    outcome: RoundOutcome | None
+    rows: tuple[UpdateRow, ...]
+    held: str = ""
+
+    @property
+    def refused(self) -> tuple[UpdateRow, ...]:
+        """Replies that were not used, and why."""
+        return tuple(row for row in self.rows if row.verdict is Verdict.REJECTED)
+
+    @property
+    def accepted(self) -> frozenset[str]:
+        """Clients whose reply was used."""
+        return frozenset(row.client_id for row in self.rows if row.verdict is Verdict.ACCEPTED)
+
+
+class Rounds:
+    """Opens, fills and closes the rounds of one federation.
+
+    Parameters
+    ----------
+    config : FederationConfig
+        In force for a federation that is made here.
+    store : str or Path, optional
+        As `clma.ledger.store.Store.open` takes it. Default: memory.
+    name_of : callable
+        Client id of a node.
+    """
+
+    def __init__(
+        self,
+        config: FederationConfig,
+        store: str | Path | None = None,
+        name_of: Callable[[int], str] = node_name,
+    ) -> None:
+        self._config = config
+        self._url: str | Path = f"memory://flower-{uuid.uuid4()}" if store is None else store
+        self._in_memory = store is None
+        self._name_of = name_of
+        self._order: tuple[str, ...] = ()
+        self._federation: Federation | None = None
+
+    @property
+    def federation(self) -> Federation:
+        """The federation; UnknownFederationError before `begin`."""
+        if self._federation is None:
+            raise UnknownFederationError("no round has begun yet: the strategy has no federation")
+        return self._federation
+
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether there is a federation by now."""
+        return self._federation is not None
+
+    def begin(self, arrays: ArrayRecord, node_ids: Iterable[int]) -> FederationState:
+        """Make or open the federation, know the nodes, and see to it that a round is open.
+
+        A round that was sealed when its server app was killed is decided first.
+
+        Parameters
+        ----------
+        arrays : ArrayRecord
+            Model that a new federation starts from; of one that is there already, it has to have
+            the names and shapes.
+        node_ids : iterable of int
+            Nodes that take part; those that are new become clients.
+
+        Raises
+        ------
+        ShapeMismatchError
+            If the store's federation has another model.
+        InvalidConfigError
+            If its settings ask for more than Flower's messages carry.
+        """
+        names = sorted(self._name_of(node_id) for node_id in node_ids)
+        if self._federation is None:
+            self._order = tuple(arrays)
+            self._federation = self._opened(arrays) or self._made(arrays, names)
+            check_settings(self._federation.config)
+        federation = self._federation
+        known = federation.state().clients
+        for name in names:
+            if name not in known:
+                federation.register_client(name)
+        return self._open_round(federation)
+
+    def assignments(self, node_ids: Sequence[int]) -> dict[int, Assignment]:
+        """Return what nodes are sent now; those that are paused or forgotten are left out."""
+        federation = self.federation
+        state = federation.state()
+        found = {node_id: state.clients.get(self._name_of(node_id)) for node_id in node_ids}
+        return {
+            node_id: self._assignment(state, self._name_of(node_id), client)
+            for node_id, client in found.items()
+            if client is None or client.status not in _AWAY
+        }
+
+    def model(self, digest: str) -> ArrayRecord:
+        """Return a model of the federation, its arrays in the order of the first one."""
+        with self.federation.open_tensors(model_ref(digest)) as file:
+            tensors = {spec.name: np.array(file.read(spec.name)) for spec in file.specs}
+        return to_record(tensors, self._order)
+
+    def submit(self, reply: TrainReply, assignment: Assignment) -> None:
+        """Put a reply into the inbox of the open round.
+
+        Raises
+        ------
+        InvalidUpdateError
+            If its arrays cannot be read, or another reply of the node was there first.
+        """
+        federation = self.federation
+        data = serialize_tensors(to_tensors(reply.arrays, federation.spec))
+        with tempfile.TemporaryDirectory(prefix="clma-") as folder:
+            tensors = Path(folder) / "update.safetensors"
+            tensors.write_bytes(data)
+            submit(
+                federation,
+                federation.name,
+                assignment.client_id,
+                tensors=tensors,
+                n_examples=reply.n_examples,
+                drift_flag=bool(reply.drift_flag),
+                confirm=reply.confirm if assignment.origin is not None else None,
+                loss=reply.loss,
+                base_digest=assignment.model,
+                checked=False,
+            )
+
+    def close(self) -> ClosedRound:
+        """Close the open round with what is in its inbox, and open the next one."""
+        from clma.night import close_round
+
+        federation = self.federation
+        round_num = federation.state().round_num
+        outcome, held = None, ""
+        try:
+            outcome = close_round(federation, now=_now(), force=True)
+        except RoundHeldError as error:
+            held = str(error)
+        closed = ClosedRound(
+            before=federation.state_at_seal(round_num),
+            outcome=outcome,
+            rows=federation.sealed_round(round_num).rows,
+            held=held,
+        )
+        if self._in_memory:
+            _forget_past(federation, round_num)
+        return closed
+
+    def _opened(self, arrays: ArrayRecord) -> Federation | None:
+        """Return the federation that is in the store, None if there is none yet."""
+        try:
+            federation = Federation.open(self._url, self._config.federation)
+        except UnknownFederationError:
+            if Store.open(self._url).list("ledger"):
+                raise
+            return None
+        got, wanted = specs_of(to_tensors(arrays, federation.spec)), federation.spec
+        if {s.name: s for s in got} != {s.name: s for s in wanted}:
+            raise ShapeMismatchError(
+                f"the initial arrays have other names, dtypes or shapes than federation "
+                f"{federation.name!r} in {self._url}"
+            )
+        return federation
+
+    def _made(self, arrays: ArrayRecord, names: Sequence[str]) -> Federation:
+        with tempfile.TemporaryDirectory(prefix="clma-") as folder:
+            base = Path(folder) / "initial.safetensors"
+            base.write_bytes(serialize_tensors(to_tensors(arrays)))
+            return Federation.create(self._url, self._config, base, names)
+
+    def _open_round(self, federation: Federation) -> FederationState:
+        from clma.night import close_round, open_next_round
+
+        state = federation.state()
+        if state.phase is Phase.SEALED:
+            with contextlib.suppress(RoundHeldError):
+                close_round(federation, now=_now(), force=True)
+            state = federation.state()
+        return state if state.phase is Phase.OPEN else open_next_round(federation, now=_now())
+
+    def _assignment(
+        self, state: FederationState, name: str, client: ClientState | None
+    ) -> Assignment:
+        if client is None:
+            return Assignment(name, ROOT_COHORT, state.cohorts[ROOT_COHORT].model_digest)
+        question = question_for(state, client, self.federation.config)
+        cohort = state.cohorts[client.cohort_id]
+        return Assignment(
+            client_id=name,
+            cohort_id=client.cohort_id,
+            model=client.serving_digest,
+            origin=None if question is None else state.cohorts[question.cohort_id].model_digest,
+            learning_rate_factor=cohort.learning_rate_factor,
+        )
+
+
+def _forget_past(federation: Federation, round_num: int) -> None:
+    """Delete what no later round looks at: updates of this round, and models out of use."""
+    store, state = federation.store, federation.state()
+    kept = {model_ref(digest).path for digest in _models_in_use(state)}
+    for key in (*store.list(updates_prefix(round_num)), *store.list("models")):
+        if key not in kept:
+            store.delete(key)
+    store.close()
+
+
+def _models_in_use(state: FederationState) -> set[str]:
+    digests = {client.serving_digest for client in state.clients.values()}
+    for cohort in state.cohorts.values():
+        digests |= {
+            cohort.model_digest,
+            cohort.origin_digest or "",
+            cohort.optimizer_digest or "",
+            cohort.birth_digest or "",
+        }
+    return digests | {state.consensus_digest or ""}
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
