@@ -11,11 +11,12 @@ export DO_NOT_TRACK = 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help env demo test lint ui killtest chaostest faulttest fuzz audit bench bench-peer \
-  bench-overhead bench-peer-life bench-detectors bench-cifar10 bench-pronto compare clean
+  bench-overhead bench-peer-life bench-detectors bench-cifar10 bench-pronto compare test-flower clean
 
 help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
 	@echo "make test          lint, types, layers and all tests"
+	@echo "make test-flower   the Flower strategy and its example, in an environment of their own (FLWR=1.42.0)"
 	@echo "make ui            Prefect and MLflow in the browser, on what the demo made"
 	@echo "make bench         whole rounds against what this machine allows (SIZES=\"50x1e6 20x1e8\")"
 	@echo "make bench-peer    the grouping step against fed-clma on the same arrays (SIZE=10x545290)"
@@ -87,6 +88,27 @@ $(PEER)/.installed: constraints.txt
 	  || { echo "bench-peer: failed, fed-clma cannot be installed"; exit 1; }
 	@touch $@
 
+# Flower wants other versions of protobuf, rich and typer than Prefect.
+FLOWER := .venv-flower
+FLWR ?= 1.42.0
+FLOWER_STAMP := $(FLOWER)/.installed-$(FLWR)
+test-flower: $(FLOWER_STAMP)
+	@$(FLOWER)/bin/python -m pytest -p no:cacheprovider tests/clma/adapters/flower \
+	  && echo "test-flower: passed with flwr $(FLWR)" \
+	  || { echo "test-flower: failed with flwr $(FLWR)"; exit 1; }
+
+$(FLOWER_STAMP): pyproject.toml constraints.txt
+	@echo "installing flwr $(FLWR) into $(FLOWER) (about 900 MB) ..." >&2
+	@test -x $(FLOWER)/bin/python || $(PYTHON) -m venv $(FLOWER)
+	@grep -E '^(numpy|obstore|pyarrow|pydantic|pytest|pytest-timeout|safetensors|scikit-learn|scipy|threadpoolctl)==' \
+	  constraints.txt > $(FLOWER)/constraints.txt
+	@$(FLOWER)/bin/python -m pip --disable-pip-version-check --quiet install \
+	  --constraint $(FLOWER)/constraints.txt --editable '.[flower]' 'flwr[simulation]==$(FLWR)' \
+	  pytest pytest-timeout \
+	  || { echo "test-flower: failed, flwr $(FLWR) cannot be installed"; exit 1; }
+	@rm -f $(FLOWER)/.installed-*
+	@touch $@
+
 CLIENTS ?= 10,100,1000,10000
 bench-overhead: $(STAMP)
 	@$(BIN)/python benchmarks/overhead.py \
@@ -153,5 +175,5 @@ audit: $(STAMP)
 	@$(BIN)/python -m tests.advisories
 
 clean:
-	rm -rf $(VENV) $(PEER) benchmarks/.data .prefect .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) $(PEER) $(FLOWER) benchmarks/.data .prefect .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	@echo "clean: federations/ and mlruns/ are kept, remove them by hand"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import logging
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +25,7 @@ from clma.adapters.flower.records import to_record, to_tensors
 from clma.adapters.flower.replies import TrainReply
 from clma.client.submit import submit
 from clma.cohorting.questions import question_for
-from clma.config import FederationConfig
+from clma.config import FederationConfig, changed_settings
 from clma.errors import (
     RoundHeldError,
     ShapeMismatchError,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:  # a client app has no use for what a round needs
 
 __all__ = ["Assignment", "ClosedRound", "Rounds", "node_name"]
 
+_LOG = logging.getLogger("flwr")
 _AWAY = frozenset({ClientStatus.PAUSED, ClientStatus.FORGOTTEN})
 
 
@@ -252,6 +254,7 @@ class Rounds:
             if Store.open(self._url).list("ledger"):
                 raise
             return None
+        _log_other_settings(self._config, federation.config)
         got, wanted = specs_of(to_tensors(arrays, federation.spec)), federation.spec
         if {s.name: s for s in got} != {s.name: s for s in wanted}:
             raise ShapeMismatchError(
@@ -290,6 +293,18 @@ class Rounds:
             origin=None if question is None else state.cohorts[question.cohort_id].model_digest,
             learning_rate_factor=cohort.learning_rate_factor,
         )
+
+
+def _log_other_settings(asked: FederationConfig, in_force: FederationConfig) -> None:
+    for name, (here, there) in changed_settings(asked, in_force).items():
+        if name != "preset":
+            _LOG.warning(
+                "federation %s has %s = %s, not %s; 'clma configure' changes it",
+                in_force.federation,
+                name,
+                there,
+                here,
+            )
 
 
 def _forget_past(federation: Federation, round_num: int) -> None:
