@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from clma.adapters.flower import CLMA
@@ -14,6 +16,15 @@ from clma.adapters.flower import CLMA
 Answer = Callable[[Message], Message | list[Message]]
 
 N_VALUES = 6
+
+
+def act_as_server_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flower tells a process who it is when it starts an app; older versions need no telling."""
+    with contextlib.suppress(ImportError):
+        from flwr.supercore.task_identity import TaskIdentity
+
+        for name in ("_task_id", "_run_id", "_node_id"):
+            monkeypatch.setattr(TaskIdentity, name, 1, raising=False)
 
 
 def arrays(*values: float, dtype: Any = np.float32) -> ArrayRecord:
@@ -93,7 +104,5 @@ def a_round(
     strategy: CLMA, crowd: Crowd, number: int = 1, start: ArrayRecord | None = None
 ) -> tuple[ArrayRecord | None, MetricRecord | None]:
     """Let nodes train for one round."""
-    from flwr.app import ConfigRecord
-
     messages = strategy.configure_train(number, start or arrays(0.0), ConfigRecord(), crowd)
     return strategy.aggregate_train(number, crowd.send_and_receive(messages))
