@@ -11,7 +11,7 @@ export DO_NOT_TRACK = 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help env demo test lint ui killtest chaostest faulttest fuzz audit bench bench-peer \
-  bench-overhead bench-peer-life bench-detectors bench-cifar10 bench-pronto compare test-flower clean
+  bench-overhead bench-peer-life bench-detectors bench-cifar10 bench-pronto compare test-flower bench-flower clean
 
 help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench-overhead what a night costs beside the mathematics (CLIENTS=10,10000 or HISTORY=365)"
 	@echo "make bench-pronto  recorded plant data, four methods side by side (DATA=FILE SEEDS=200:203)"
 	@echo "make bench-peer-life whole lives under fed-clma and under our methods (SCENARIOS= METHODS= SEEDS=)"
+	@echo "make bench-flower  one Flower app under our strategy and fed-clma's (SCENARIOS= METHODS= SEEDS=)"
 	@echo "make bench-cifar10 the same on CIFAR-10, drift repeated and staggered (SHORT=1: one short run)"
 	@echo "make bench-detectors drift detectors on the same recorded losses (SCENARIOS= SEEDS=)"
 	@echo "make compare       methods side by side (SCENARIOS=plant/stagger METHODS=clma,fedavg SEEDS=0:2)"
@@ -91,9 +92,11 @@ $(PEER)/.installed: constraints.txt
 # Flower wants other versions of protobuf, rich and typer than Prefect.
 FLOWER := .venv-flower
 FLWR ?= 1.42.0
+FLOWER_TESTS := tests/clma/adapters/flower tests/clma/adapters/test_flower_extra.py \
+  tests/examples/test_flower_app.py tests/benchmarks/test_flower_side_by_side.py
 FLOWER_STAMP := $(FLOWER)/.installed-$(FLWR)
 test-flower: $(FLOWER_STAMP)
-	@$(FLOWER)/bin/python -m pytest -p no:cacheprovider tests/clma/adapters/flower \
+	@$(FLOWER)/bin/python -m pytest -p no:cacheprovider $(FLOWER_TESTS) \
 	  && echo "test-flower: passed with flwr $(FLWR)" \
 	  || { echo "test-flower: failed with flwr $(FLWR)"; exit 1; }
 
@@ -107,6 +110,21 @@ $(FLOWER_STAMP): pyproject.toml constraints.txt
 	  pytest pytest-timeout \
 	  || { echo "test-flower: failed, flwr $(FLWR) cannot be installed"; exit 1; }
 	@rm -f $(FLOWER)/.installed-*
+	@touch $@
+
+# One Flower app under our strategy, under fed-clma and under FedAvg, in the simulation engine.
+bench-flower: SCENARIOS = digits/stagger,digits/repeat
+bench-flower: METHODS = clma,fed-clma,fedavg
+bench-flower: SEEDS = 300:303
+bench-flower: OUT = build/flower
+bench-flower: $(FLOWER_STAMP) $(PEER)/.installed-ray
+	@$(FLOWER)/bin/python -m benchmarks.flower_side_by_side --scenarios $(SCENARIOS) \
+	  --methods $(METHODS) --seeds $(SEEDS) --out $(OUT) --peer-python $(PEER)/bin/python
+
+$(PEER)/.installed-ray: $(PEER)/.installed
+	@$(PEER)/bin/python -m pip --disable-pip-version-check --quiet install \
+	  --constraint $(PEER)/constraints.txt 'flwr[simulation]==$(FLWR)' \
+	  || { echo "bench-flower: failed, flwr $(FLWR) cannot be installed"; exit 1; }
 	@touch $@
 
 CLIENTS ?= 10,100,1000,10000
