@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 
 from flwr.app import ArrayRecord, Message, RecordDict
 
-from clma.adapters.flower.records import CONFIRM_KEY, LOSS_KEY
+from clma.adapters.flower.records import CONFIRM_KEY, LOSS_KEY, ROUND_KEY
 from clma.errors import InvalidUpdateError
 from clma.ledger.keys import printable
 from clma.updates.message import MAX_EXAMPLES
@@ -59,6 +59,8 @@ class TrainReply:
         None: the node sent none.
     confirm : bool or None
     loss : float or None
+    round_num : int or None
+        Round that it was trained for, of the federation; None: the node does not say.
     """
 
     node_id: int
@@ -67,6 +69,7 @@ class TrainReply:
     drift_flag: bool | None
     confirm: bool | None
     loss: float | None
+    round_num: int | None = None
 
 
 def read_train_reply(message: Message, keys: ReplyKeys) -> TrainReply:
@@ -91,6 +94,7 @@ def read_train_reply(message: Message, keys: ReplyKeys) -> TrainReply:
         drift_flag=flag_of(metrics, keys.drift),
         confirm=flag_of(metrics, CONFIRM_KEY),
         loss=_loss_of(metrics),
+        round_num=_round_of(metrics),
     )
 
 
@@ -147,6 +151,18 @@ def _arrays_of(content: RecordDict, key: str) -> ArrayRecord:
             f"{len(records)} array records and none named '{key}', wanted one", Reason.BAD_METADATA
         )
     return next(iter(records.values()))
+
+
+def _round_of(metrics: Mapping[str, Any]) -> int | None:
+    value = metrics.get(ROUND_KEY)
+    if value is None:
+        return None
+    if _is_number(value) and value == int(value) and 1 <= value < 10**9:
+        return int(value)
+    raise InvalidUpdateError(
+        f"'{ROUND_KEY}' is {printable(repr(value))}, wanted the number of a round",
+        Reason.BAD_METADATA,
+    )
 
 
 def _loss_of(metrics: Mapping[str, Any]) -> float | None:

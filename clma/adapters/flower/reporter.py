@@ -172,6 +172,8 @@ class DriftReporter:
             self._examples_key: int(num_examples),
             self._drift_key: int(bool(self._flag)),
         }
+        if (round_num := self._setting(msg, ROUND_KEY, None)) is not None:
+            metrics[ROUND_KEY] = int(round_num)
         if self._confirm is not None:
             metrics[CONFIRM_KEY] = int(self._confirm)
         metrics |= dict(extra_metrics or {})

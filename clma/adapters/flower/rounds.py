@@ -27,6 +27,7 @@ from clma.client.submit import submit
 from clma.cohorting.questions import question_for
 from clma.config import FederationConfig, changed_settings
 from clma.errors import (
+    InvalidUpdateError,
     RoundHeldError,
     ShapeMismatchError,
     UnknownFederationError,
@@ -44,6 +45,7 @@ from clma.records import (
     model_ref,
 )
 from clma.rows import UpdateRow, Verdict
+from clma.updates.reasons import Reason
 
 if TYPE_CHECKING:  # a client app has no use for what a round needs
     from clma.round import RoundOutcome
@@ -205,9 +207,15 @@ class Rounds:
         Raises
         ------
         InvalidUpdateError
-            If its arrays cannot be read, or another reply of the node was there first.
+            If its arrays cannot be read, it is of another round, or another reply of the node was
+            there first.
         """
         federation = self.federation
+        newest = federation.state().round_num
+        if reply.round_num not in {None, newest}:
+            raise InvalidUpdateError(
+                f"trained for round {reply.round_num}, round {newest} is open", Reason.STALE_ROUND
+            )
         data = serialize_tensors(to_tensors(reply.arrays, federation.spec))
         with tempfile.TemporaryDirectory(prefix="clma-") as folder:
             tensors = Path(folder) / "update.safetensors"

@@ -19,7 +19,7 @@ from clma.adapters.flower.counts import largest_cohort, round_counts
 from clma.adapters.flower.messages import MessageWriter, train_settings
 from clma.adapters.flower.metrics import Measured, weighted_means
 from clma.adapters.flower.options import config_of, fedavg_options
-from clma.adapters.flower.records import CONFIRM_KEY, DRIFT_KEY
+from clma.adapters.flower.records import CONFIRM_KEY, DRIFT_KEY, ROUND_KEY
 from clma.adapters.flower.replies import ReplyKeys, metrics_of, n_examples_of, read_train_reply
 from clma.adapters.flower.rounds import Assignment, Rounds, node_name
 from clma.errors import InvalidUpdateError
@@ -279,7 +279,7 @@ class CLMA(FedAvg):  # type: ignore[misc]
             return {}
         if self._has_own_train_metrics:
             return dict(self.train_metrics_aggr_fn(list(contents), self.weighted_by_key))
-        without = {self.weighted_by_key, self._keys.drift, CONFIRM_KEY}
+        without = {self.weighted_by_key, self._keys.drift, CONFIRM_KEY, ROUND_KEY}
         measured = [_measured(content, self.weighted_by_key) for content in contents]
         return weighted_means(measured, without=without)
 

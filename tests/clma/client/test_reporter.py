@@ -6,6 +6,7 @@ import pytest
 
 from clma.client.reporter import DriftReporter
 from clma.config import DriftConfig
+from clma.drift import LossThresholdDetector
 from clma.errors import DamagedStoreError, InvalidUpdateError
 
 
@@ -48,3 +49,26 @@ def test_damaged_memory_is_named(tmp_path: Path) -> None:
 def test_no_sample_is_refused() -> None:
     with pytest.raises(InvalidUpdateError, match="at least one fresh sample"):
         DriftReporter(DriftConfig()).observe([], round_num=1)
+
+
+def test_memory_can_be_kept_elsewhere() -> None:
+    first = DriftReporter(DriftConfig())
+    first.observe([0.5], round_num=1)
+
+    second = DriftReporter(DriftConfig(), memory=first.memory)
+
+    assert second.round_num == 1
+    assert second.observe([5.0], round_num=2).drift_detected
+
+
+@pytest.mark.parametrize("memory", ["", "{}", "[1]", '{"round": "x"}'])
+def test_memory_that_is_none_is_named(memory: str) -> None:
+    with pytest.raises(DamagedStoreError, match="memory: not a detector state"):
+        DriftReporter(DriftConfig(), memory=memory)
+
+
+def test_a_detector_of_ones_own_is_used() -> None:
+    reporter = DriftReporter(LossThresholdDetector(gamma=100.0))
+    reporter.observe([0.5], round_num=1)
+
+    assert not reporter.observe([5.0], round_num=2).drift_detected

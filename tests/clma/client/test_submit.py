@@ -266,3 +266,14 @@ def test_what_was_sent_before_gets_its_receipt_only_once_it_is_on_the_disk(
 
     with pytest.raises(StorageError, match=r"p0/update.json cannot be written"):
         send(fleet, trained)
+
+
+def test_what_is_passed_on_unseen_is_refused_on_record(fleet: Federation, tmp_path: Path) -> None:
+    bad = written(tmp_path / "bad.safetensors", model(np.nan))
+    with pytest.raises(InvalidUpdateError, match="NaN"):
+        send(fleet, bad)
+
+    send(fleet, bad, checked=False)
+
+    row = row_of(fleet.seal_round(now=DUE), "p0")
+    assert (row.verdict, row.reason) == (Verdict.REJECTED, "NON_FINITE")

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 
 from clma.adapters.flower import CLMA, cohort_id
 from clma.errors import InvalidConfigError
@@ -150,6 +150,10 @@ def test_the_flag_may_have_another_name() -> None:
         (lambda m: reply(m, arrays(1.0), num_examples=None), "'num-examples' is None"),
         (lambda m: reply(m, arrays(1.0), clma_drift=float("nan")), "wanted 0 or 1"),
         (lambda m: reply(m, arrays(1.0), clma_drift=[1]), "wanted 0 or 1"),
+        (lambda m: reply(m, arrays(1.0), clma_round=7), "trained for round 7, round 1 is open"),
+        (lambda m: reply(m, arrays(1.0), clma_round=0.5), "'clma-round' is 0.5"),
+        (lambda m: Message(RecordDict(), reply_to=m), "0 metric records"),
+        (lambda m: without_arrays(m), "0 array records"),
     ],
 )
 def test_a_bad_reply_costs_its_own_vote_only(
@@ -166,6 +170,39 @@ def test_a_bad_reply_costs_its_own_vote_only(
     assert metrics["clma-num-refused"] == 1
     assert "node-3 refused" in caplog.text
     assert reason in caplog.text
+
+
+def without_arrays(message: Message) -> Message:
+    metrics = MetricRecord({"num-examples": 1, "clma-drift": 0})
+    return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+
+def test_a_reply_of_an_earlier_round_does_not_count() -> None:
+    strategy = CLMA()
+    crowd = Crowd({n: train(1.0) for n in (1, 2)})
+    a_round(strategy, crowd, 1)
+    crowd.answers[2] = train(99.0, clma_round=1)
+
+    model, metrics = a_round(strategy, crowd, 2)
+
+    np.testing.assert_allclose(values(model), 2.0)
+    assert metrics["clma-num-refused"] == 1
+
+
+def test_hostile_evaluations_are_left_out() -> None:
+    strategy = CLMA()
+    crowd = Crowd({n: train(1.0) for n in (1, 2, 3)})
+    a_round(strategy, crowd)
+    messages = list(strategy.configure_evaluate(1, arrays(0.0), ConfigRecord(), crowd))
+    bad = [
+        reply(messages[0], arrays(0.0), accuracy=1e300, num_examples=-5),
+        Message(RecordDict(), reply_to=messages[1]),
+    ]
+    good = reply(messages[2], arrays(0.0), accuracy=0.5, clma_drift=None)
+
+    metrics = strategy.aggregate_evaluate(1, [*bad, good])
+
+    assert dict(metrics) == {"accuracy": 0.5, "c0/accuracy": 0.5}
 
 
 def test_a_second_reply_of_a_node_does_not_count_twice() -> None:
