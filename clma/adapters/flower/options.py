@@ -19,8 +19,9 @@ from flwr.serverapp.strategy import FedAvg
 from clma.config import FederationConfig, preset_config
 from clma.errors import InvalidConfigError
 from clma.methods import required
+from clma.parameters.selectors import layer_of
 
-__all__ = ["check_settings", "config_of", "fedavg_options"]
+__all__ = ["check_settings", "config_of", "fedavg_options", "with_layer_order"]
 
 _SENT = frozenset({"weights", "flag", "examples", "loss"})
 """What this adapter's messages carry, of what ``privacy.share`` may name."""
@@ -79,6 +80,24 @@ def check_settings(config: FederationConfig) -> None:
             f"federation {config.federation!r} takes signed updates, and nodes of Flower sign "
             "none; wanted identity.updates = 'unsigned'"
         )
+
+
+def with_layer_order(config: FederationConfig, names: Sequence[str]) -> FederationConfig:
+    """Return the settings with the layers in the order of the arrays, which a stored model loses.
+
+    Parameters
+    ----------
+    config : FederationConfig
+        Returned as it is, unless it selects last layers and names no order.
+    names : sequence of str
+        Of the initial arrays, first to last.
+    """
+    cohorting = config.cohorting
+    if cohorting.selector != "last_layers" or cohorting.layer_order:
+        return config
+    layers = tuple(dict.fromkeys(map(layer_of, names)))
+    ordered = cohorting.model_copy(update={"layer_order": layers})
+    return config.model_copy(update={"cohorting": ordered})
 
 
 def fedavg_options(options: Mapping[str, Any]) -> dict[str, Any]:

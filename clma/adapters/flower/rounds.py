@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from flwr.app import ArrayRecord
 
-from clma.adapters.flower.options import check_settings
+from clma.adapters.flower.options import check_settings, with_layer_order
 from clma.adapters.flower.records import to_record, to_tensors
 from clma.adapters.flower.replies import TrainReply
 from clma.client.submit import submit
@@ -262,7 +262,8 @@ class Rounds:
             if Store.open(self._url).list("ledger"):
                 raise
             return None
-        _log_other_settings(self._config, federation.config)
+        asked = with_layer_order(self._config, tuple(arrays))
+        _log_other_settings(asked, federation.config)
         got, wanted = specs_of(to_tensors(arrays, federation.spec)), federation.spec
         if {s.name: s for s in got} != {s.name: s for s in wanted}:
             raise ShapeMismatchError(
@@ -275,7 +276,8 @@ class Rounds:
         with tempfile.TemporaryDirectory(prefix="clma-") as folder:
             base = Path(folder) / "initial.safetensors"
             base.write_bytes(serialize_tensors(to_tensors(arrays)))
-            return Federation.create(self._url, self._config, base, names)
+            config = with_layer_order(self._config, tuple(arrays))
+            return Federation.create(self._url, config, base, names)
 
     def _open_round(self, federation: Federation) -> FederationState:
         from clma.night import close_round, open_next_round
