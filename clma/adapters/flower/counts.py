@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clma.adapters.flower.rounds import ClosedRound
+from clma.adapters.flower.exchange import ClosedRound
 from clma.records import ClientStatus, Cohort, CohortStatus, FederationState, cohort_number
 
 __all__ = ["largest_cohort", "round_counts"]

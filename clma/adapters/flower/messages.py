@@ -8,6 +8,7 @@ from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 
+from clma.adapters.flower.exchange import Assignment
 from clma.adapters.flower.records import (
     COHORT_KEY,
     DRIFT_SETTINGS_KEY,
@@ -16,7 +17,6 @@ from clma.adapters.flower.records import (
     PROXIMAL_KEY,
     ROUND_KEY,
 )
-from clma.adapters.flower.rounds import Assignment
 from clma.config import FederationConfig
 from clma.records import FederationState, cohort_number
 

@@ -13,13 +13,13 @@ import logging
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from flwr.app import ArrayRecord
 
+from clma.adapters.flower.exchange import Assignment, ClosedRound, node_name
+from clma.adapters.flower.memory import forget_past
 from clma.adapters.flower.options import check_settings, with_layer_order
 from clma.adapters.flower.records import to_record, to_tensors
 from clma.adapters.flower.replies import TrainReply
@@ -33,7 +33,6 @@ from clma.errors import (
     UnknownFederationError,
 )
 from clma.ledger.federation import Federation
-from clma.ledger.keys import updates_prefix
 from clma.ledger.store import Store
 from clma.parameters.tensor_file import serialize_tensors, specs_of
 from clma.records import (
@@ -44,74 +43,12 @@ from clma.records import (
     Phase,
     model_ref,
 )
-from clma.rows import UpdateRow, Verdict
 from clma.updates.reasons import Reason
 
-if TYPE_CHECKING:  # a client app has no use for what a round needs
-    from clma.round import RoundOutcome
-
-__all__ = ["Assignment", "ClosedRound", "Rounds", "node_name"]
+__all__ = ["Rounds"]
 
 _LOG = logging.getLogger("flwr")
 _AWAY = frozenset({ClientStatus.PAUSED, ClientStatus.FORGOTTEN})
-
-
-def node_name(node_id: int) -> str:
-    """Return the client id of a node, unless the strategy is told another rule."""
-    return f"node-{node_id}"
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """What a node is sent.
-
-    Parameters
-    ----------
-    client_id, cohort_id : str
-    model : str
-        Digest of the model that it trains.
-    origin : str or None
-        Digest of the model that it is asked about.
-    learning_rate_factor : float in (0, 1]
-    """
-
-    client_id: str
-    cohort_id: str
-    model: str
-    origin: str | None = None
-    learning_rate_factor: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedRound:
-    """A round that was closed.
-
-    Parameters
-    ----------
-    before : FederationState
-        When it was sealed.
-    outcome : RoundOutcome or None
-        None: it was held.
-    rows : tuple of UpdateRow
-        What became of the replies.
-    held : str
-        Why it was held.
-    """
-
-    before: FederationState
-    outcome: RoundOutcome | None
-    rows: tuple[UpdateRow, ...]
-    held: str = ""
-
-    @property
-    def refused(self) -> tuple[UpdateRow, ...]:
-        """Replies that were not used, and why."""
-        return tuple(row for row in self.rows if row.verdict is Verdict.REJECTED)
-
-    @property
-    def accepted(self) -> frozenset[str]:
-        """Clients whose reply was used."""
-        return frozenset(row.client_id for row in self.rows if row.verdict is Verdict.ACCEPTED)
 
 
 class Rounds:
@@ -251,7 +188,7 @@ class Rounds:
             held=held,
         )
         if self._in_memory:
-            _forget_past(federation, round_num)
+            forget_past(federation, round_num)
         return closed
 
     def _opened(self, arrays: ArrayRecord) -> Federation | None:
@@ -315,28 +252,6 @@ def _log_other_settings(asked: FederationConfig, in_force: FederationConfig) -> 
                 there,
                 here,
             )
-
-
-def _forget_past(federation: Federation, round_num: int) -> None:
-    """Delete what no later round looks at: updates of this round, and models out of use."""
-    store, state = federation.store, federation.state()
-    kept = {model_ref(digest).path for digest in _models_in_use(state)}
-    for key in (*store.list(updates_prefix(round_num)), *store.list("models")):
-        if key not in kept:
-            store.delete(key)
-    store.close()
-
-
-def _models_in_use(state: FederationState) -> set[str]:
-    digests = {client.serving_digest for client in state.clients.values()}
-    for cohort in state.cohorts.values():
-        digests |= {
-            cohort.model_digest,
-            cohort.origin_digest or "",
-            cohort.optimizer_digest or "",
-            cohort.birth_digest or "",
-        }
-    return digests | {state.consensus_digest or ""}
 
 
 def _now() -> dt.datetime:

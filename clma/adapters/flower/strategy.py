@@ -16,12 +16,13 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from clma.adapters.flower.counts import largest_cohort, round_counts
+from clma.adapters.flower.exchange import Assignment, node_name
 from clma.adapters.flower.messages import MessageWriter, train_settings
 from clma.adapters.flower.metrics import Measured, weighted_means
 from clma.adapters.flower.options import config_of, fedavg_options
 from clma.adapters.flower.records import CONFIRM_KEY, DRIFT_KEY, ROUND_KEY
 from clma.adapters.flower.replies import ReplyKeys, metrics_of, n_examples_of, read_train_reply
-from clma.adapters.flower.rounds import Assignment, Rounds, node_name
+from clma.adapters.flower.rounds import Rounds
 from clma.errors import InvalidUpdateError
 from clma.parameters.tensor_file import TensorFileError
 from clma.records import FederationState, cohort_number

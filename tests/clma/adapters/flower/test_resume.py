@@ -74,6 +74,28 @@ def test_a_new_server_app_goes_on_with_the_same_cohorts(store: Path) -> None:
     np.testing.assert_array_equal(lived(CLMA(store=store), store), in_memory())
 
 
+def test_memory_forgets_nothing_that_a_long_life_asks_for(store: Path) -> None:
+    """Three kinds of drift, false alarms and ways home: every later round looks at older models."""
+    kinds = np.random.default_rng(0).standard_normal((3, 6)) * 5
+
+    def answer(message: Message) -> Message:
+        round_num, node = message.content["config"]["clma-round"], message.metadata.dst_node_id
+        rng = np.random.default_rng([round_num, node])
+        drifts = round_num % 4 == 0
+        step = kinds[(round_num // 4 + node) % 3] if drifts else rng.normal(0.3, 0.05, 6)
+        flag = int(drifts or rng.random() < 0.1)
+        return reply(message, moved(message, arrays(*step)), clma_drift=flag)
+
+    lives = []
+    for strategy in (CLMA(), CLMA(store=store)):
+        crowd = Crowd(dict.fromkeys(range(8), answer))
+        lives.append([dict(a_round(strategy, crowd, number)[1]) for number in range(1, 15)])
+        lives.append(strategy.cohort_history)
+
+    assert lives[:2] == lives[2:]
+    assert sum(metrics["clma-num-new-cohorts"] for metrics in lives[0]) > 5
+
+
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("step", ["seal_round", "add_model", "commit_round", "open_round"])
 def test_killed_in_a_round_and_started_again_it_decides_the_same(
