@@ -27,6 +27,7 @@ __all__ = [
     "RoundStateError",
     "ShapeMismatchError",
     "StorageError",
+    "UnauthorizedError",
     "UnknownClientError",
     "UnknownFederationError",
 ]
@@ -114,6 +115,10 @@ class StorageError(ClmaError, OSError):
     def __init__(self, message: str, errno: int | None = None) -> None:
         super().__init__(message)
         self.errno = errno
+
+
+class UnauthorizedError(ClmaError):
+    """Nobody known made the request, or it is too old, or it was made before."""
 
 
 class MissingExtraError(ClmaError, ImportError):

@@ -27,7 +27,7 @@ from clma.ledger.entry import canonical_json
 from clma.ledger.keys import is_client_id, printable
 from clma.records import ClientKey
 from clma.updates.reasons import Reason
-from clma.updates.signing import SigningKey, check_signed, sign_bytes
+from clma.updates.signing import SigningKey, check_signed, signature_text
 
 __all__ = [
     "MAX_MESSAGE_BYTES",
@@ -131,7 +131,7 @@ def _content(message: SignatureMessage) -> dict[str, object]:
 
 def signed_by(message: SignatureMessage, key: SigningKey) -> SignatureMessage:
     """Return the message with a client's signature under it."""
-    return message.model_copy(update={"ed25519": sign_bytes(_PURPOSE, _unsigned(message), key)})
+    return message.model_copy(update={"ed25519": signature_text(key, _unsigned(message))})
 
 
 def check_signer(message: SignatureMessage, keys: Sequence[ClientKey]) -> None:
@@ -143,7 +143,6 @@ def check_signer(message: SignatureMessage, keys: Sequence[ClientKey]) -> None:
         With reason NOT_SIGNED, BAD_SIGNATURE or KEY_REVOKED.
     """
     check_signed(
-        _PURPOSE,
         _unsigned(message),
         message.ed25519,
         keys,
@@ -153,4 +152,4 @@ def check_signer(message: SignatureMessage, keys: Sequence[ClientKey]) -> None:
 
 
 def _unsigned(message: SignatureMessage) -> bytes:
-    return message_bytes(message.model_copy(update={"ed25519": None}))
+    return _PURPOSE + message_bytes(message.model_copy(update={"ed25519": None}))

@@ -45,8 +45,9 @@ __all__ = [
     "create_key",
     "fingerprint",
     "load_key",
-    "sign_bytes",
     "sign_message",
+    "signature_text",
+    "signer_of",
 ]
 
 # A signature that was made over these bytes can never be taken for one over something else.
@@ -154,14 +155,23 @@ def fingerprint(public: str) -> str:
     return hashlib.sha256(check_public_key(public).encode()).hexdigest()[:16]
 
 
-def sign_bytes(purpose: bytes, data: bytes, key: SigningKey) -> str:
-    """Return the signature of some bytes as text; it holds for this purpose only."""
-    return _text(key.sign(purpose + data))
-
-
 def sign_message(message: UpdateMessage, key: SigningKey) -> UpdateMessage:
     """Return the message with its signature."""
-    return dataclasses.replace(message, signature=sign_bytes(_PURPOSE, _unsigned(message), key))
+    signature = signature_text(key, _PURPOSE + _unsigned(message))
+    return dataclasses.replace(message, signature=signature)
+
+
+def signature_text(key: SigningKey, data: bytes) -> str:
+    """Return a key's signature of `data` in Base64."""
+    return _text(key.sign(data))
+
+
+def signer_of(signature: str, data: bytes, keys: Sequence[ClientKey]) -> ClientKey | None:
+    """Return which of the keys, revoked ones too, signed `data`; None if none did."""
+    raw = _raw(signature)
+    if raw is None or len(raw) != _SIGNATURE_BYTES:
+        return None
+    return next((key for key in keys if _verifies(key.public, raw, data)), None)
 
 
 def check_signature(message: UpdateMessage, keys: Sequence[ClientKey]) -> None:
@@ -179,8 +189,7 @@ def check_signature(message: UpdateMessage, keys: Sequence[ClientKey]) -> None:
         With reason NOT_SIGNED, BAD_SIGNATURE or KEY_REVOKED.
     """
     check_signed(
-        _PURPOSE,
-        _unsigned(message),
+        _PURPOSE + _unsigned(message),
         message.signature,
         keys,
         client_id=message.client_id,
@@ -189,7 +198,6 @@ def check_signature(message: UpdateMessage, keys: Sequence[ClientKey]) -> None:
 
 
 def check_signed(
-    purpose: bytes,
     data: bytes,
     signature: str | None,
     keys: Sequence[ClientKey],
@@ -197,12 +205,12 @@ def check_signed(
     client_id: str,
     what: str,
 ) -> None:
-    """Accept bytes that one of a client's valid keys signed for a purpose, and no others.
+    """Accept bytes that one of a client's valid keys signed, and no others.
 
     Parameters
     ----------
-    purpose, data : bytes
-        As `sign_bytes` took them.
+    data : bytes
+        Beginning with a purpose that nothing else is signed for.
     signature : str or None
         As it came.
     keys : sequence of ClientKey
@@ -226,7 +234,7 @@ def check_signed(
         raise InvalidUpdateError(
             f"{whose}: the signature is not 64 bytes in Base64", Reason.BAD_SIGNATURE
         )
-    signer = next((key for key in keys if _verifies(key.public, raw, purpose + data)), None)
+    signer = signer_of(signature, data, keys)
     if signer is None:
         known = ", ".join(fingerprint(k.public) for k in keys if k.revoked_round is None)
         raise InvalidUpdateError(

@@ -17,7 +17,7 @@ from clma.signatures.message import (
     signed_by,
 )
 from clma.updates.reasons import Reason
-from clma.updates.signing import SigningKey, sign_bytes
+from clma.updates.signing import SigningKey, signature_text
 
 KEY, FOREIGN = (SigningKey.from_seed(bytes([i]) * 32) for i in range(2))
 KEYS = (ClientKey(KEY.public),)
@@ -77,7 +77,7 @@ def test_key_that_was_revoked_signs_nothing() -> None:
 
 def test_signature_of_an_update_is_none_of_a_message() -> None:
     """Both are bytes that one key signs; only the purpose tells them apart."""
-    as_update = sign_bytes(b"clma update 1\n", message_bytes(MESSAGE), KEY)
+    as_update = signature_text(KEY, b"clma update 1\n" + message_bytes(MESSAGE))
 
     with pytest.raises(InvalidUpdateError, match="no registered key"):
         check_signer(MESSAGE.model_copy(update={"ed25519": as_update}), KEYS)
