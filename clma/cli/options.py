@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,9 @@ import typer
 __all__ = [
     "ClientOption",
     "JsonOption",
+    "KeyOption",
     "NameOption",
+    "PlantsStoreOption",
     "SettingsOption",
     "StoreOption",
     "example",
@@ -21,6 +24,13 @@ __all__ = [
 ]
 
 StoreOption = Annotated[str, typer.Option("--store", help="Folder or object-store URL.")]
+PlantsStoreOption = Annotated[
+    str, typer.Option("--store", help="Folder, object-store URL, or a gateway's https://HOST/.")
+]
+KeyOption = Annotated[
+    Path | None,
+    typer.Option("--key", help="The plant's private key, to sign with.", envvar="CLMA_CLIENT_KEY"),
+]
 NameOption = Annotated[str, typer.Option("--federation", help="Name of the federation.")]
 ClientOption = Annotated[str, typer.Option("--client", help="Id of the plant.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]

@@ -12,7 +12,9 @@ import typer
 from clma.cli.options import (
     ClientOption,
     JsonOption,
+    KeyOption,
     NameOption,
+    PlantsStoreOption,
     StoreOption,
     example,
     show,
@@ -53,7 +55,7 @@ def keygen(
     ),
 )
 def client_pull(
-    store: StoreOption,
+    store: PlantsStoreOption,
     federation: NameOption,
     client: ClientOption,
     out: Annotated[Path, typer.Option("--out", help="File to write.")],
@@ -61,10 +63,11 @@ def client_pull(
         bool,
         typer.Option("--drifted", help="Its model became bad: fetch what there is to choose from."),
     ] = False,
+    key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fetch the model that a plant trains on next."""
-    pulled = pull(store, federation, client, out, drifted=drifted)
+    pulled = pull(store, federation, client, out, drifted=drifted, key=key)
     facts = {
         **_facts(pulled),
         "path": str(pulled.path),
@@ -105,7 +108,7 @@ def client_pull(
     ),
 )
 def client_submit(
-    store: StoreOption,
+    store: PlantsStoreOption,
     federation: NameOption,
     client: ClientOption,
     update: Annotated[Path, typer.Option("--update", help="The trained model.")],
@@ -127,15 +130,13 @@ def client_submit(
         typer.Option("--losses", help="Loss of each model of choice: c0=0.31,c1=0.95."),
     ] = None,
     round_num: Annotated[int | None, typer.Option("--round", help="Round trained for.")] = None,
-    key: Annotated[
-        Path | None, typer.Option("--key", help="The plant's private key, to sign with.")
-    ] = None,
+    key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Send a plant's trained model and its flag."""
     models = {}
     if trained_from is not None or losses is not None:
-        models = models_of_choice(store, federation, client)
+        models = models_of_choice(store, federation, client, key=key)
     receipt = submit(
         store,
         federation,

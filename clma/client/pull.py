@@ -9,24 +9,21 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from clma.cohorting.offers import offered_models
-from clma.cohorting.questions import question_for
+from clma.client.access import Offer
+from clma.client.reach import reach
 from clma.config import ChoiceRule, DriftConfig
-from clma.errors import DamagedStoreError, UnknownClientError
+from clma.errors import DamagedStoreError
 from clma.ledger.durable_file import replace_files
 from clma.ledger.federation import Federation
-from clma.ledger.keys import printable
 from clma.ledger.refusals import refusals_named
 from clma.ledger.store import file_digest
-from clma.records import ClientState, ClientStatus, FederationState, model_ref
+from clma.updates.signing import SigningKey
 
 __all__ = [
     "ModelOfChoice",
     "PulledModel",
-    "find_client",
     "models_of_choice",
     "note_path",
-    "open_federation",
     "pull",
     "read_note",
 ]
@@ -122,13 +119,15 @@ def pull(
     out: Path,
     *,
     drifted: bool = False,
+    key: SigningKey | Path | None = None,
 ) -> PulledModel:
     """Fetch a client's model.
 
     Parameters
     ----------
     url : str, Path or Federation
-        The store, or the federation where it is open already.
+        The store, the address of a gateway (``https://...``), or the federation where it is open
+        already.
     federation : str
         Its name.
     client_id : str
@@ -140,6 +139,9 @@ def pull(
     drifted : bool
         The client raised its flag on the model that it pulled before, whose `choice_on_drift` says
         that there are more to choose from then. Files that are there already are not fetched again.
+    key : SigningKey or Path, optional
+        The client's private key or its file, which a gateway wants to see used; default: the file
+        that ``CLMA_CLIENT_KEY`` names.
 
     Raises
     ------
@@ -148,44 +150,45 @@ def pull(
     DamagedStoreError
         If the model is missing or was changed.
     StorageError
-        If the disk refuses; then nothing of the model is there under its name.
+        If the disk refuses, or a gateway does not answer; then nothing of the model is there under
+        its name.
+    UnauthorizedError, InvalidConfigError
+        If a gateway does not know the key, or there is none.
     """
-    opened = open_federation(url, federation)
-    state = opened.state()
-    client = find_client(state, client_id)
-    question = question_for(state, client, opened.config)
-    choice = _models_of_choice(opened, state, client, out, drifted=drifted)
+    access = reach(url, federation, client_id, key=key)
+    offer = access.offer(drifted=drifted)
+    choice = _models_of_choice(offer, out)
     wanted = {m.path: m.digest for m in choice[1:]}
-    confirm_path = None
-    if question is not None:
+    asked, confirm_path = offer.asked, None
+    if asked is not None:
         paths = {m.cohort_id: m.path for m in choice[1:]}
         spare = out.with_name(f"{out.stem}.origin.safetensors")
-        confirm_path = paths.get(question.cohort_id, spare)
-        wanted[confirm_path] = state.cohorts[question.cohort_id].model_digest
-    wanted[out] = client.serving_digest
+        confirm_path = paths.get(asked.cohort_id, spare)
+        wanted[confirm_path] = asked.digest
+    wanted[out] = offer.base_digest
     fetched = {
-        path: opened.store.get_verified(model_ref(digest))
+        path: access.model(digest)
         for path, digest in wanted.items()
         if not (drifted and _is_there(path, digest))
     }
     pulled = PulledModel(
-        federation=state.federation,
+        federation=offer.federation,
         client_id=client_id,
-        round_num=state.round_num,
-        cohort_id=client.cohort_id,
-        base_digest=client.serving_digest,
+        round_num=offer.round_num,
+        cohort_id=offer.cohort_id,
+        base_digest=offer.base_digest,
         path=out,
-        deadline=state.deadline,
-        drift=opened.config.drift,
-        share_loss="loss" in opened.config.privacy.share,
-        confirm_cohort=None if question is None else question.cohort_id,
+        deadline=offer.deadline,
+        drift=offer.drift,
+        share_loss=offer.share_loss,
+        confirm_cohort=None if asked is None else asked.cohort_id,
         confirm_path=confirm_path,
-        confirm_takes=question is not None and question.takes,
+        confirm_takes=asked is not None and asked.takes,
         choice=choice,
-        choice_rule=opened.config.choice_rule(),
-        choice_on_drift=opened.config.cohorting.choice == "all",
-        proximal_mu=opened.config.client.proximal_mu,
-        learning_rate_factor=state.cohorts[client.cohort_id].learning_rate_factor,
+        choice_rule=offer.choice_rule,
+        choice_on_drift=offer.choice_on_drift,
+        proximal_mu=offer.proximal_mu,
+        learning_rate_factor=offer.learning_rate_factor,
     )
     # The note goes first: a model without its note would be taken for the one of the state.
     files = {note_path(out): _NOTE.dump_json(pulled, indent=2), **fetched}
@@ -215,21 +218,6 @@ def read_note(model: Path) -> PulledModel | None:
         raise DamagedStoreError(f"{path} is not the note of a pulled model; pull again") from None
 
 
-def open_federation(url: str | Path | Federation, name: str) -> Federation:
-    """Return an open federation of this name."""
-    return url if isinstance(url, Federation) else Federation.open(url, name)
-
-
-def find_client(state: FederationState, client_id: str) -> ClientState:
-    """Return a registered client; UnknownClientError if there is none."""
-    client = state.clients.get(client_id)
-    if client is None or client.status is ClientStatus.FORGOTTEN:
-        raise UnknownClientError(
-            f"client '{printable(client_id)}' is not registered in federation {state.federation!r}"
-        )
-    return client
-
-
 def _is_there(path: Path, digest: str) -> bool:
     try:
         return file_digest(path) == digest
@@ -238,39 +226,32 @@ def _is_there(path: Path, digest: str) -> bool:
 
 
 def models_of_choice(
-    url: str | Path | Federation, federation: str, client_id: str
+    url: str | Path | Federation,
+    federation: str,
+    client_id: str,
+    *,
+    key: SigningKey | Path | None = None,
 ) -> dict[str, str]:
     """Return the models that a client may choose from now: cohort to digest; empty for no choice.
 
     Raises
     ------
-    UnknownFederationError, UnknownClientError
+    UnknownFederationError, UnknownClientError, InvalidConfigError
         As `pull`.
     """
-    opened = open_federation(url, federation)
-    state = opened.state()
-    offers = offered_models(state, find_client(state, client_id), opened.config, drifted=True)
-    return {offer.cohort_id: offer.digest for offer in offers}
+    access = reach(url, federation, client_id, key=key)
+    return {model.cohort_id: model.digest for model in access.offer(drifted=True).choice}
 
 
-def _models_of_choice(
-    opened: Federation,
-    state: FederationState,
-    client: ClientState,
-    out: Path,
-    *,
-    drifted: bool,
-) -> tuple[ModelOfChoice, ...]:
+def _models_of_choice(offer: Offer, out: Path) -> tuple[ModelOfChoice, ...]:
     return tuple(
         ModelOfChoice(
-            offer.cohort_id,
-            offer.digest,
-            out if number == 0 else out.with_name(f"{out.stem}.{offer.cohort_id}.safetensors"),
-            offer.trainable,
+            model.cohort_id,
+            model.digest,
+            out if number == 0 else out.with_name(f"{out.stem}.{model.cohort_id}.safetensors"),
+            model.trainable,
         )
-        for number, offer in enumerate(
-            offered_models(state, client, opened.config, drifted=drifted)
-        )
+        for number, model in enumerate(offer.choice)
     )
 
 

@@ -6,49 +6,24 @@ exactly one counts, and a crash in between is repaired by submitting again.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
 
 from clma import __version__
-from clma.client.pull import PulledModel, find_client, open_federation, read_note
-from clma.errors import (
-    ConflictError,
-    InvalidUpdateError,
-    MissingObjectError,
-    RoundStateError,
-)
+from clma.client.access import given_key
+from clma.client.pull import PulledModel, read_note
+from clma.client.reach import reach
+from clma.errors import InvalidUpdateError
 from clma.ledger.federation import Federation
-from clma.ledger.inbox import (
-    MESSAGE_FILE,
-    TENSORS_FILE,
-    conflict_file,
-    expected_update,
-    spare_tensors_file,
-)
-from clma.ledger.keys import update_key
-from clma.ledger.refusals import refusals_named
-from clma.ledger.store import Store, file_digest
-from clma.records import FederationState, Phase, UpdateMessage
-from clma.rows import Verdict
-from clma.updates.message import message_bytes, parse_message, same_update
+from clma.ledger.store import file_digest
+from clma.records import UpdateMessage
 from clma.updates.reasons import Reason
-from clma.updates.signing import SigningKey, load_key, sign_message
-from clma.updates.validation import (
-    ExpectedUpdate,
-    check_base,
-    check_message,
-    check_sender,
-    check_tensors,
-)
+from clma.updates.signing import SigningKey, sign_message
+from clma.updates.validation import ExpectedUpdate
 
 __all__ = ["SubmitReceipt", "submit"]
-
-_NOT_READABLE = UpdateMessage("", "", 0, "", 0, False, "", "")
-"""Stands for a message that cannot be read: it is there, and equals none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +73,8 @@ def submit(
     Parameters
     ----------
     url : str, Path or Federation
-        The store, or the federation where it is open already.
+        The store, the address of a gateway (``https://...``), or the federation where it is open
+        already.
     federation : str
         Its name.
     client_id : str
@@ -120,7 +96,8 @@ def submit(
     pulled : PulledModel, optional
         What `pull` returned.
     key : SigningKey or Path, optional
-        The client's private key or its file; a federation that takes signed updates wants it.
+        The client's private key or its file; a federation that takes signed updates wants it, and
+        so does a gateway. Default: the file that ``CLMA_CLIENT_KEY`` names.
     now : datetime, optional
         With a zone; only written down.
     checked : bool
@@ -143,16 +120,17 @@ def submit(
     UnknownClientError, UnknownFederationError
         If the names are not known.
     """
-    opened = open_federation(url, federation)
-    state = opened.state()
-    expected = expected_update(state, find_client(state, client_id), opened.config, opened.spec)
+    key = given_key(key)
+    access = reach(url, federation, client_id, key=key)
+    terms = access.terms()
+    expected = terms.expected
     facts = pulled or _note_of(tensors, federation, client_id)
     if round_num is None:
-        round_num = facts.round_num if facts else state.round_num
+        round_num = facts.round_num if facts else expected.round_num
     if base_digest is None:
         base_digest = facts.base_digest if facts else expected.base_digest
     message = UpdateMessage(
-        federation=state.federation,
+        federation=expected.federation,
         client_id=client_id,
         round_num=int(round_num),
         base_digest=base_digest,
@@ -167,25 +145,16 @@ def submit(
     )
     message, notes = _keep_private(message, expected)
     if key is not None:
-        message = sign_message(message, load_key(key) if isinstance(key, Path) else key)
-    receipt = SubmitReceipt(
-        state.federation, client_id, message.round_num, message.tensors_sha256, notes=notes
+        message = sign_message(message, key)
+    duplicate = access.deliver(message, tensors, terms, checked=checked)
+    return SubmitReceipt(
+        expected.federation,
+        client_id,
+        message.round_num,
+        message.tensors_sha256,
+        duplicate,
+        notes,
     )
-    recorded = _recorded(opened.store, message, expected)
-    if recorded is not None and same_update(recorded, message):
-        # The attempt before may have failed for the very reason that it was not on the disk yet.
-        opened.store.make_durable(_key(message, MESSAGE_FILE))
-        return replace(receipt, duplicate=True)
-    with refusals_named("read", tensors.name, str(tensors.parent)):
-        if checked:
-            _check(message, tensors, state, expected)
-        data = tensors.read_bytes()
-    if recorded is not None:
-        _refuse_second(opened.store, message)
-    _send_tensors(opened.store, message, data)
-    duplicate = _send_message(opened.store, message, expected)
-    _check_in_time(opened, message)
-    return replace(receipt, duplicate=duplicate)
 
 
 def _note_of(tensors: Path, federation: str, client_id: str) -> PulledModel | None:
@@ -218,108 +187,3 @@ def _keep_private(
     if message.n_examples == 0:
         notes.append("0 examples: the update will be used with weight 0")
     return message, tuple(notes)
-
-
-def _check(
-    message: UpdateMessage, tensors: Path, state: FederationState, expected: ExpectedUpdate
-) -> None:
-    if state.phase is Phase.CREATED:
-        raise RoundStateError(f"federation {state.federation!r} has not opened a round yet")
-    parse_message(message_bytes(message))
-    _check_own_signature(message, expected)
-    check_message(message, expected)
-    if state.phase is not Phase.OPEN:
-        raise InvalidUpdateError(
-            f"client '{message.client_id}': round {state.round_num} is {state.phase.value} already",
-            Reason.MISSED_DEADLINE,
-        )
-    check_tensors(tensors, expected)
-    check_base(message, expected)
-
-
-def _check_own_signature(message: UpdateMessage, expected: ExpectedUpdate) -> None:
-    try:
-        check_sender(message, expected)
-    except InvalidUpdateError as error:
-        hint = {
-            Reason.NOT_SIGNED: "give --key; 'clma client keygen' makes a key",
-            Reason.BAD_SIGNATURE: "is its public key registered? 'clma key list' shows",
-        }.get(Reason(error.reason or ""))
-        if hint is None:
-            raise
-        raise InvalidUpdateError(f"{error}; {hint}", error.reason) from None
-
-
-def _key(message: UpdateMessage, file_name: str) -> str:
-    return update_key(message.round_num, message.client_id, file_name)
-
-
-def _recorded(
-    store: Store, message: UpdateMessage, expected: ExpectedUpdate
-) -> UpdateMessage | None:
-    """Return what was sent for this client and round before, by the client itself."""
-    spare = (conflict_file(message.tensors_sha256),) if expected.signed else ()
-    for name in (MESSAGE_FILE, *spare):
-        try:
-            found = parse_message(store.get(_key(message, name)))
-            check_sender(found, expected)
-        except MissingObjectError:
-            continue
-        except InvalidUpdateError:
-            # What anybody else dropped there does not count where updates are signed.
-            if not expected.signed:
-                return _NOT_READABLE
-            continue
-        if name == MESSAGE_FILE or same_update(found, message):
-            return found
-    return None
-
-
-def _refuse_second(store: Store, message: UpdateMessage) -> NoReturn:
-    # Kept for the operator, who sees at the seal that two processes send for one plant.
-    key = _key(message, conflict_file(message.tensors_sha256))
-    with contextlib.suppress(ConflictError):
-        store.put_if_absent(key, message_bytes(message))
-    raise InvalidUpdateError(
-        f"client '{message.client_id}': a different update of round {message.round_num} was sent "
-        "before; that one counts",
-        Reason.CONFLICTING_UPDATE,
-    )
-
-
-def _send_tensors(store: Store, message: UpdateMessage, data: bytes) -> None:
-    try:
-        store.put_once(_key(message, TENSORS_FILE), data)
-    except ConflictError:
-        # Another writer's, or what an earlier attempt left: the message will name ours by digest.
-        store.put_once(_key(message, spare_tensors_file(message.tensors_sha256)), data)
-
-
-def _send_message(store: Store, message: UpdateMessage, expected: ExpectedUpdate) -> bool:
-    try:
-        store.put_if_absent(_key(message, MESSAGE_FILE), message_bytes(message))
-    except ConflictError:
-        recorded = _recorded(store, message, expected)
-        if recorded is not None and same_update(recorded, message):
-            return True
-        if recorded is not None:
-            _refuse_second(store, message)
-        # A stranger was first; the server takes the message that is signed.
-        store.put_once(_key(message, conflict_file(message.tensors_sha256)), message_bytes(message))
-    return False
-
-
-def _check_in_time(opened: Federation, message: UpdateMessage) -> None:
-    state = opened.state()
-    if (state.phase, state.round_num) == (Phase.OPEN, message.round_num):
-        return
-    try:
-        rows = opened.sealed_round(message.round_num).rows
-    except RoundStateError:
-        rows = ()
-    if not any(r.client_id == message.client_id and r.verdict is Verdict.ACCEPTED for r in rows):
-        raise InvalidUpdateError(
-            f"client '{message.client_id}': round {message.round_num} was sealed while the update "
-            "was on its way",
-            Reason.MISSED_DEADLINE,
-        )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clma.client.pull import find_client
+from clma.client.direct import find_client
 from clma.errors import RoundStateError
 from clma.forget.influence import (
     InfluencedModel,

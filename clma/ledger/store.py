@@ -113,6 +113,16 @@ class Store:
         """
         return self._objects.read(check_key(key))
 
+    def stream(self, key: str, *, start: int = 0) -> Iterator[bytes]:
+        """Yield an object's bytes from an offset on, in pieces.
+
+        Raises
+        ------
+        MissingObjectError
+            If there is no such object; with the first piece.
+        """
+        return self._objects.stream(check_key(key), start)
+
     def get_verified(self, ref: ArtifactRef) -> bytes:
         """Return an object's bytes if they are the recorded ones.
 
