@@ -16,7 +16,11 @@ __all__ = ["open_next_round"]
 
 
 def open_next_round(
-    federation: Federation, *, now: dt.datetime, signature_of: SignatureSource | None = None
+    federation: Federation,
+    *,
+    now: dt.datetime,
+    signature_of: SignatureSource | None = None,
+    keep_deadline: bool = False,
 ) -> FederationState:
     """Open the next round, with what the configured method changes then.
 
@@ -27,6 +31,9 @@ def open_next_round(
         With a zone.
     signature_of : callable, optional
         For methods that place clients by signatures of their data. Default: what plants sent.
+
+    keep_deadline : bool
+        The newest round was closed before its time: the next one is due when that one was.
 
     Raises
     ------
@@ -44,7 +51,9 @@ def open_next_round(
         from clma.onboarding.opening import moves_from_store
 
         moves, evidence = moves_from_store(federation, state, config)
-        return federation.open_round(now=now, moves=moves, onboarding=evidence)
+        return federation.open_round(
+            now=now, moves=moves, onboarding=evidence, keep_deadline=keep_deadline
+        )
     moves = opening_moves(
         state,
         config,
@@ -53,4 +62,4 @@ def open_next_round(
         save_model=federation.add_model,
         signature_of=signature_of,
     )
-    return federation.open_round(now=now, moves=moves)
+    return federation.open_round(now=now, moves=moves, keep_deadline=keep_deadline)

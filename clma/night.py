@@ -36,6 +36,7 @@ def close_round(
     now: dt.datetime,
     force: bool = False,
     signature_of: SignatureSource | None = None,
+    keep_deadline: bool = False,
 ) -> RoundOutcome:
     """Seal the open round, decide it, commit the decision and open the next round.
 
@@ -47,6 +48,8 @@ def close_round(
     force : bool
         Close before the deadline.
     signature_of : callable, optional
+        As for `open_next_round`.
+    keep_deadline : bool
         As for `open_next_round`.
 
     Raises
@@ -71,8 +74,8 @@ def close_round(
         )
     except RoundHeldError as error:
         federation.hold_round(str(error), now=now)
-        open_next_round(federation, now=now, signature_of=signature_of)
+        open_next_round(federation, now=now, signature_of=signature_of, keep_deadline=keep_deadline)
         raise
     federation.commit_round(outcome.decision, outcome.state, now=now)
-    open_next_round(federation, now=now, signature_of=signature_of)
+    open_next_round(federation, now=now, signature_of=signature_of, keep_deadline=keep_deadline)
     return outcome

@@ -21,6 +21,7 @@ from clma.cli.options import (
     time_text,
 )
 from clma.cli.sign import client_sign
+from clma.client.ask import RequestReceipt, request_round
 from clma.client.pull import PulledModel, models_of_choice, pull
 from clma.client.submit import SubmitReceipt, submit
 from clma.ledger.federation import Federation
@@ -172,6 +173,32 @@ client_app.command(
 
 
 @client_app.command(
+    "request",
+    epilog=example(
+        "clma client request --store fleet --federation north --client plant-01 --key plant-01.key"
+    ),
+)
+def client_request(
+    store: PlantsStoreOption,
+    federation: NameOption,
+    client: ClientOption,
+    measure: Annotated[
+        str, typer.Option("--measure", help="What became bad: loss, or a surrogate's name.")
+    ] = "loss",
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask for the open round to be closed early: the deployed model became bad."""
+    receipt = request_round(store, federation, client, measure=measure, key=key)
+    verb = "was asked for before" if receipt.duplicate else "is asked for"
+    show(
+        _facts(receipt),
+        f"{client}: an early end of round {receipt.round_num} {verb}",
+        as_json=as_json,
+    )
+
+
+@client_app.command(
     "register",
     epilog=example("clma client register --store fleet --federation north --client plant-11"),
 )
@@ -218,6 +245,6 @@ def _losses_by_model(text: str | None, models: Mapping[str, str]) -> dict[str, f
     return losses
 
 
-def _facts(record: PulledModel | SubmitReceipt) -> dict[str, Any]:
+def _facts(record: PulledModel | SubmitReceipt | RequestReceipt) -> dict[str, Any]:
     facts = dataclasses.asdict(record)
     return {"round": facts.pop("round_num"), **facts}

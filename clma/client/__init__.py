@@ -24,6 +24,7 @@ A night at a plant, with `train` and `losses_of` its own::
 
 from __future__ import annotations
 
+from clma.client.ask import RequestReceipt, request_round
 from clma.client.choice import Choice, best_model, choose
 from clma.client.monitor import InferenceDriftMonitor, MonitorReading
 from clma.client.pull import ModelOfChoice, PulledModel, pull
@@ -38,11 +39,13 @@ __all__ = [
     "ModelOfChoice",
     "MonitorReading",
     "PulledModel",
+    "RequestReceipt",
     "SignatureReceipt",
     "SubmitReceipt",
     "best_model",
     "choose",
     "pull",
+    "request_round",
     "send_signature",
     "submit",
 ]

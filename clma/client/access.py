@@ -18,6 +18,7 @@ from clma.errors import InvalidUpdateError, RoundStateError
 from clma.records import Phase, UpdateMessage
 from clma.updates.message import message_bytes, parse_message
 from clma.updates.reasons import Reason
+from clma.updates.round_request import RoundRequest
 from clma.updates.signing import SigningKey, load_key
 from clma.updates.validation import (
     ExpectedUpdate,
@@ -132,6 +133,9 @@ class Access(Protocol):
         self, message: UpdateMessage, tensors: Path, terms: Terms, *, checked: bool = True
     ) -> bool:
         """Send an update; True: the same one had been sent before, and nothing was written."""
+
+    def request(self, request: RoundRequest) -> bool:
+        """Ask for a round; True: the client had asked before, and nothing was written."""
 
 
 def given_key(key: SigningKey | Path | None) -> SigningKey | None:

@@ -13,8 +13,10 @@ from clma.ledger.federation import Federation
 from clma.ledger.inbox import expected_update
 from clma.ledger.keys import printable
 from clma.ledger.refusals import refusals_named
+from clma.ledger.requests import deliver_request
 from clma.records import ClientState, ClientStatus, FederationState, UpdateMessage, model_ref
 from clma.updates.message import same_update
+from clma.updates.round_request import RoundRequest
 
 __all__ = ["DirectAccess", "find_client", "open_federation"]
 
@@ -106,3 +108,10 @@ class DirectAccess:
         duplicate = send_message(store, message, terms.expected)
         check_in_time(self._federation, message)
         return duplicate
+
+    def request(self, request: RoundRequest) -> bool:
+        """Write a request, unless the client asked for this round before."""
+        state = self._federation.state()
+        find_client(state, self._client_id)
+        config = self._federation.config_of(state)
+        return deliver_request(self._federation.store, request, state, config)

@@ -22,6 +22,7 @@ from clma.ledger.refusals import refusals_named
 from clma.ledger.store import file_digest
 from clma.records import UpdateMessage
 from clma.updates.message import message_bytes
+from clma.updates.round_request import RoundRequest, request_bytes
 from clma.updates.signing import SigningKey
 
 __all__ = ["GatewayAccess"]
@@ -35,9 +36,15 @@ class _Receipt:
     duplicate: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    duplicate: bool
+
+
 _OFFER = TypeAdapter(Offer)
 _TERMS = TypeAdapter(Terms)
 _RECEIPT = TypeAdapter(_Receipt)
+_ASKED = TypeAdapter(_Asked)
 
 
 class GatewayAccess:
@@ -111,6 +118,13 @@ class GatewayAccess:
         if receipt.tensors_wanted:
             raise StorageError(f"gateway {self._line.url} lost what was sent; submit again")
         return receipt.duplicate
+
+    def request(self, request: RoundRequest) -> bool:
+        """Ask for a round; True: the client had asked before, and nothing was written."""
+        data = request_bytes(request)
+        digest = hashlib.sha256(data).hexdigest()
+        answer = self._line.ask("PUT", f"{self._root}/request", data, sha256=digest)
+        return self._read(_ASKED, answer).duplicate
 
     def _send_message(self, data: bytes) -> _Receipt:
         digest = hashlib.sha256(data).hexdigest()

@@ -47,6 +47,7 @@ _KINDS: Mapping[str, type[ClmaError]] = {
     for kind in (
         errors.ConflictError,
         errors.InvalidUpdateError,
+        errors.PolicyError,
         errors.RoundStateError,
         errors.ShapeMismatchError,
         errors.UnauthorizedError,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clma import __version__
-from clma.client.pull import find_client, open_federation
+from clma.client.direct import find_client, open_federation
 from clma.errors import InvalidUpdateError, PolicyError
 from clma.ledger.federation import Federation
 from clma.ledger.keys import signature_key

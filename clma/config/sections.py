@@ -44,6 +44,12 @@ class RoundConfig(_Section):
     """Fewest accepted updates; with less the round is held."""
     cohort_quorum: Annotated[int, Field(ge=1)] = 1
     """Fewest voting members of a cohort; with less that cohort keeps its model."""
+    extra_requests: Annotated[int, Field(ge=0)] = 1
+    """Clients that have to ask before a round is closed early; 0: requests are refused."""
+    extra_after_hours: Annotated[float, Field(ge=0)] = 6.0
+    """A round is not closed early before it was open for so long."""
+    extra_wait_hours: Annotated[float, Field(ge=0)] = 1.0
+    """How long after the first request the round waits for updates of the clients that asked."""
 
 
 class DriftConfig(_Section):

@@ -212,8 +212,8 @@ class Forgetting:
             yield from self._store.list(f"{inbox_prefix(self._state.round_num)}/{client_id}")
 
     def _removed(self) -> Iterator[str]:
-        for key in self._store.list("inbox"):
-            if key.split("/")[2] == self._client_id:
+        for key in (*self._store.list("inbox"), *self._store.list("requests")):
+            if key.split("/")[2:3] == [self._client_id]:
                 yield check_key(key)
         yield from map(check_key, self._store.list(signatures_of(self._client_id)))
         named, quoted = self._named_records(), json.dumps(self._client_id).encode()

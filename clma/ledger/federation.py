@@ -51,6 +51,7 @@ from clma.ledger.keys import (
     table_key,
 )
 from clma.ledger.registry import register_clients, register_keys, revoke_key
+from clma.ledger.requests import tidy_requests
 from clma.ledger.sealed import tidy_inbox, write_sealed
 from clma.ledger.settings import FederationSettings, write_config
 from clma.ledger.state import changes
@@ -294,6 +295,7 @@ class Federation(FederationSettings):
         now: dt.datetime,
         moves: FederationState | None = None,
         onboarding: Payload | None = None,
+        keep_deadline: bool = False,
     ) -> FederationState:
         """Open the next round; if one is open already, nothing changes.
 
@@ -306,6 +308,8 @@ class Federation(FederationSettings):
         onboarding : mapping, optional
             What clients were placed by, as evidence. Its ``record``, if it is that of the planned
             cohorts, says that the plan is carried out.
+        keep_deadline : bool
+            The newest round was closed before its time: this one is due when that one was.
 
         Raises
         ------
@@ -328,7 +332,7 @@ class Federation(FederationSettings):
                 cohorts={**state.cohorts, **(moves or state).cohorts},
                 round_num=state.round_num + 1,
                 phase=Phase.OPEN,
-                deadline=deadline,
+                deadline=_kept(state.deadline, deadline, now) if keep_deadline else deadline,
                 sealed=None,
                 planned_cohorts=None if is_done else plan,
             )
@@ -340,6 +344,7 @@ class Federation(FederationSettings):
             before = self._sealed_before(opened)
             if before is not None:
                 tidy_inbox(self.store, before)
+            tidy_requests(self.store, opened.round_num - 1)
         return opened
 
     def seal_round(
@@ -497,6 +502,10 @@ class Federation(FederationSettings):
 
 def _ref_json(ref: ArtifactRef) -> Payload:
     return {"path": ref.path, "sha256": ref.sha256}
+
+
+def _kept(before: dt.datetime | None, otherwise: dt.datetime, now: dt.datetime) -> dt.datetime:
+    return before if before is not None and before > now else otherwise
 
 
 def _utc(now: dt.datetime) -> dt.datetime:

@@ -38,6 +38,8 @@ __all__ = [
     "lease_prefix",
     "onboarding_key",
     "printable",
+    "request_key",
+    "requests_prefix",
     "round_prefix",
     "sealed_key",
     "sealed_tensors_key",
@@ -149,6 +151,16 @@ def signatures_of(client_id: str) -> str:
 def signature_key(client_id: str, digest: str, ending: str) -> str:
     """Return the key of a signature's message (``json``) or tensors (``safetensors``)."""
     return f"{signatures_of(client_id)}/{digest}.{ending}"
+
+
+def requests_prefix(round_num: int) -> str:
+    """Return the folder in which clients ask for a round to be closed early."""
+    return f"requests/round={round_num:06d}"
+
+
+def request_key(round_num: int, client_id: str, digest: str) -> str:
+    """Return the key of a client's request; two that differ never meet."""
+    return f"{requests_prefix(round_num)}/{client_id}/{digest[:16]}.json"
 
 
 def lease_prefix(name: str) -> str:

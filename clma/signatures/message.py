@@ -144,9 +144,9 @@ def check_signer(message: SignatureMessage, keys: Sequence[ClientKey]) -> None:
     """
     check_signed(
         _unsigned(message),
+        message.client_id,
         message.ed25519,
         keys,
-        client_id=message.client_id,
         what="message of its data signature",
     )
 

@@ -188,35 +188,31 @@ def check_signature(message: UpdateMessage, keys: Sequence[ClientKey]) -> None:
     InvalidUpdateError
         With reason NOT_SIGNED, BAD_SIGNATURE or KEY_REVOKED.
     """
-    check_signed(
-        _PURPOSE + _unsigned(message),
-        message.signature,
-        keys,
-        client_id=message.client_id,
-        what="update",
-    )
+    check_signed(_PURPOSE + _unsigned(message), message.client_id, message.signature, keys)
 
 
 def check_signed(
     data: bytes,
+    client_id: str,
     signature: str | None,
     keys: Sequence[ClientKey],
     *,
-    client_id: str,
-    what: str,
+    what: str = "update",
 ) -> None:
     """Accept bytes that one of a client's valid keys signed, and no others.
 
     Parameters
     ----------
     data : bytes
-        Beginning with a purpose that nothing else is signed for.
+        What the signature is over, its purpose first.
+    client_id : str
+        Whose they have to be.
     signature : str or None
-        As it came.
+        In Base64.
     keys : sequence of ClientKey
         Of the client, revoked ones too.
-    client_id, what : str
-        For messages: whose it is and what.
+    what : str
+        For messages.
 
     Raises
     ------
