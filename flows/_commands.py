@@ -33,6 +33,8 @@ __all__ = [
     "run_command",
     "run_nightly_command",
     "run_publish_command",
+    "show_committed",
+    "what_now_after",
 ]
 
 ROOT = Path(__file__).parents[1]
@@ -192,15 +194,20 @@ def _nightly(
     with failures_in_one_line():
         # Before Prefect is up, which takes seconds: another night may close the round meanwhile.
         newest = Federation.open(store, federation).state().round_num
-    what_now = partial(_what_now, store, federation, newest)
+    what_now = partial(what_now_after, store, federation, newest)
     with failures_in_one_line(what_now=what_now), orchestrated():
         from flows.nightly import nightly
 
         committed = nightly(store, federation, now=now, tracking_uri=tracking_uri, not_after=newest)
+    is_newest = Federation.open(store, federation).state().round_num == max(newest, 1)
+    nothing = "nothing is due" if is_newest else f"round {newest} was closed by another night"
+    show_committed(committed, nothing, as_json=as_json)
+
+
+def show_committed(committed: Any, nothing: str, *, as_json: bool) -> None:
+    """Print what a round came to; `nothing` where there was none."""
     if committed is None:
-        is_newest = Federation.open(store, federation).state().round_num == max(newest, 1)
-        text = "nothing is due" if is_newest else f"round {newest} was closed by another night"
-        _show(None, text, as_json=as_json)
+        _show(None, nothing, as_json=as_json)
         return
     moves = ", ".join(f"{c} {move}" for c, move in committed.moves.items()) or "nobody moved"
     cohorts = ", ".join(committed.cohorts)
@@ -211,7 +218,7 @@ def _nightly(
     )
 
 
-def _what_now(store: str, federation: str, round_num: int) -> str:
+def what_now_after(store: str, federation: str, round_num: int) -> str:
     """Return what to do after a night that ended in the middle of a round."""
     newest = round_num
     # Where the store cannot be read either, the same command will say so.

@@ -55,9 +55,14 @@ def federated_round(
 
 
 def run_round(
-    store: str, federation: str, chosen: ChosenRound, tracking_uri: str | None = None
+    store: str,
+    federation: str,
+    chosen: ChosenRound,
+    tracking_uri: str | None = None,
+    *,
+    keep_deadline: bool = False,
 ) -> Committed:
-    """Run a chosen round within the current flow run.
+    """Run a chosen round within the current flow run; `keep_deadline` goes to `open_round`.
 
     Raises
     ------
@@ -69,7 +74,7 @@ def run_round(
     try:
         check_quorum(night)
     except RoundHeldError:
-        open_round(store, federation, night.round_num)
+        open_round(store, federation, night.round_num, keep_deadline)
         raise
     committed = decide_night(night)
     try:
@@ -81,7 +86,7 @@ def run_round(
     finally:
         # The round is committed: plants must not wait for MLflow. The run still fails, and its
         # retry publishes.
-        open_round(store, federation, night.round_num)
+        open_round(store, federation, night.round_num, keep_deadline)
     return committed
 
 

@@ -11,7 +11,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     "entrypoint",
-    ["flows/nightly.py:nightly", "flows/round.py:federated_round", "flows/publish.py:publish"],
+    [
+        "flows/nightly.py:nightly",
+        "flows/extra_round.py:extra_round",
+        "flows/round.py:federated_round",
+        "flows/publish.py:publish",
+    ],
 )
 def test_an_entrypoint_loads_the_flow_itself(
     entrypoint: str, monkeypatch: pytest.MonkeyPatch
