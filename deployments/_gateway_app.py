@@ -16,11 +16,13 @@ from starlette.concurrency import run_in_threadpool
 
 from clma import __version__
 from clma.client.access import Offer, Terms
-from clma.errors import UnauthorizedError
+from clma.errors import InvalidUpdateError, UnauthorizedError
 from clma.ledger.federation import Federation
 from clma.records import model_ref
 from clma.updates.message import MAX_MESSAGE_BYTES
+from clma.updates.reasons import Reason
 from clma.updates.request_signing import NO_BODY, SCHEME
+from clma.updates.round_request import MAX_REQUEST_BYTES, parse_request
 from clma.updates.validation import limits_for
 from deployments._gateway_bodies import UploadPlaces, declared_size, read_body, spool_body
 from deployments._gateway_errors import REFUSALS, NotTakenError, Refusal, refuse_in_one_line
@@ -38,11 +40,23 @@ _signed = APIKeyHeader(
     description="Made by `clma.updates.request_signing.authorize`, anew for every request.",
     auto_error=False,
 )
-_BODY_REFUSALS = {
-    408: "The body comes too slowly.",
-    411: "The body's size is not said.",
-    413: "The body is too large; none of it was read.",
+_TAKES_A_BODY: dict[int | str, dict[str, object]] = {
+    status: {"model": Refusal, "description": text}
+    for status, text in {
+        408: "The body comes too slowly.",
+        411: "The body's size is not said.",
+        413: "The body is too large; none of it was read.",
+    }.items()
 }
+
+
+def _body_of(media_type: str) -> dict[str, object]:
+    # Bodies are read by hand, so that none is read before its size and sender are known.
+    schema = {"type": "object"} if media_type.endswith("json") else _BINARY
+    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
+
+
+_BINARY = {"type": "string", "format": "binary"}
 pages = APIRouter(responses={s: r for s, r in REFUSALS.items() if s not in {401, 422}})
 own_pages = APIRouter(prefix=_ROOT, responses=REFUSALS)
 
@@ -80,6 +94,19 @@ class Receipt:
 
     round_num: int
     tensors_wanted: bool
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What became of a request.
+
+    Parameters
+    ----------
+    duplicate : bool
+        The plant had asked for this round before; nothing was written.
+    """
+
     duplicate: bool
 
 
@@ -201,17 +228,8 @@ def model(request: Request, gate: Gate, visitor: Reader, digest: Digest) -> Resp
 @own_pages.put(
     "/rounds/{round_num}/tensors/{digest}",
     status_code=201,
-    responses={
-        code: {"model": Refusal, "description": text} for code, text in _BODY_REFUSALS.items()
-    },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
-            },
-        }
-    },
+    responses=_TAKES_A_BODY,
+    openapi_extra=_body_of("application/octet-stream"),
 )
 async def put_tensors(
     request: Request, gate: Gate, visitor: Writer, round_num: RoundNumber, digest: Digest
@@ -239,18 +257,7 @@ async def put_tensors(
     return Kept(digest)
 
 
-@own_pages.put(
-    "/update",
-    responses={
-        code: {"model": Refusal, "description": text} for code, text in _BODY_REFUSALS.items()
-    },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"type": "object"}}},
-        }
-    },
-)
+@own_pages.put("/update", responses=_TAKES_A_BODY, openapi_extra=_body_of("application/json"))
 async def put_update(request: Request, gate: Gate, visitor: Writer) -> Receipt:
     """Take the message of an update in: the commit marker, if its tensors are there."""
     data = await read_body(request, visitor.proof.sha256, MAX_MESSAGE_BYTES, gate.limits)
@@ -261,3 +268,16 @@ async def put_update(request: Request, gate: Gate, visitor: Writer) -> Receipt:
         return Receipt(found.expected.round_num, done is None, bool(done))
 
     return await run_in_threadpool(commit)
+
+
+@own_pages.put("/request", responses=_TAKES_A_BODY, openapi_extra=_body_of("application/json"))
+async def put_request(request: Request, gate: Gate, visitor: Writer) -> Asked:
+    """Take a request for an early end of the open round; one of each plant is kept."""
+    data = await read_body(request, visitor.proof.sha256, MAX_REQUEST_BYTES, gate.limits)
+    asked = parse_request(data)
+    client_id = visitor.client.client_id
+    if asked.client_id != client_id:
+        raise InvalidUpdateError(
+            f"client '{client_id}': request is of client '{asked.client_id}'", Reason.BAD_CLIENT_ID
+        )
+    return Asked(await run_in_threadpool(visitor.access.request, asked))

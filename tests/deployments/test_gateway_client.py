@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from clma.cli import main
-from clma.client import pull, submit
+from clma.client import pull, request_round, submit
 from clma.client.pull import read_note
 from clma.client.submit import SubmitReceipt
 from clma.errors import (
@@ -24,9 +24,11 @@ from clma.errors import (
     UnknownFederationError,
 )
 from clma.ledger.federation import Federation
+from clma.ledger.requests import open_requests
+from clma.updates.round_request import RoundRequest, request_bytes, sign_request
 from deployments._gateway_app import create_app
 from tests.clma.ledger.fleet import DUE, model, written
-from tests.deployments.gateway_site import key_of, on_loopback, signed_fleet
+from tests.deployments.gateway_site import Site, key_of, on_loopback, signed_fleet
 
 
 @pytest.fixture
@@ -117,6 +119,19 @@ def test_second_update_is_refused(url: str, trained: Path, tmp_path: Path) -> No
 
 def test_loss_stays_at_the_plant_unless_it_is_shared(url: str, trained: Path) -> None:
     assert "not sent" in send(url, trained, loss=0.5).notes[0]
+
+
+def test_plant_asks_for_a_round_once(fleet: Federation, url: str) -> None:
+    asked = [request_round(url, "fleet", "p0", key=key_of("p0")) for _ in range(2)]
+    requests = open_requests(fleet.store, fleet.state(), fleet.config)
+    assert [a.duplicate for a in asked] == [False, True]
+    assert [r.request.client_id for r in requests] == ["p0"]
+
+
+def test_requests_of_others_are_refused(fleet: Federation) -> None:
+    request = RoundRequest("fleet", "p1", 1, "0" * 64, "loss", "2026-01-01T10:00:00+00:00")
+    answer = Site(fleet).ask("p0", "request", request_bytes(sign_request(request, key_of("p1"))))
+    assert (answer.status_code, answer.json()["reason"]) == (422, "BAD_CLIENT_ID")
 
 
 def test_key_may_come_from_the_environment(
