@@ -30,6 +30,7 @@ import numpy as np
 import typer
 
 from benchmarks.sides import ONE_THREAD
+from clma.client.model_file import read_parameters
 from clma.config import preset_config
 from clma.drift import (
     AnchoredDetector,
@@ -41,7 +42,6 @@ from clma.drift import (
 from clma.errors import ClmaError
 from clma.records import FederationState
 from clma.simulation.cell_scenario import load_cell_fleet
-from clma.simulation.client import read_parameters
 from clma.simulation.fleet import Fleet
 from clma.simulation.life import RoundView, closing, found_federation, live
 from clma.simulation.training import losses

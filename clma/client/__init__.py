@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from clma.client.ask import RequestReceipt, request_round
 from clma.client.choice import Choice, best_model, choose
+from clma.client.model_file import read_parameters, write_parameters
 from clma.client.monitor import InferenceDriftMonitor, MonitorReading
 from clma.client.pull import ModelOfChoice, PulledModel, pull
 from clma.client.reporter import DriftReporter
@@ -45,7 +46,9 @@ __all__ = [
     "best_model",
     "choose",
     "pull",
+    "read_parameters",
     "request_round",
     "send_signature",
     "submit",
+    "write_parameters",
 ]

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clma.client import DriftReporter, PulledModel, choose, pull, submit
+from clma.client.model_file import read_parameters
 from clma.ledger.federation import Federation
-from clma.parameters.tensor_file import TensorFile, serialize_tensors
+from clma.parameters.tensor_file import serialize_tensors
 from clma.simulation.fleet import Fleet
 from clma.simulation.training import TrainingConfig, losses, train
 from clma.updates.signing import SigningKey
 
-__all__ = ["Participation", "SimulatedClient", "read_parameters", "simulated_key", "training_rng"]
+__all__ = ["Participation", "SimulatedClient", "simulated_key", "training_rng"]
 
 
 N_LOSS_BYTES = 8
@@ -184,9 +185,3 @@ def simulated_key(fleet: Fleet, client_id: str) -> SigningKey:
 def _files_of(pulled: PulledModel) -> set[Path]:
     files = {pulled.path, *(model.path for model in pulled.choice)}
     return files if pulled.confirm_path is None else files | {pulled.confirm_path}
-
-
-def read_parameters(path: Path) -> dict[str, NDArray[Any]]:
-    """Read a model file into memory."""
-    with TensorFile(path) as file:
-        return {spec.name: np.array(file.read(spec.name)) for spec in file.specs}

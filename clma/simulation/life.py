@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clma.client.model_file import read_parameters
 from clma.config import FederationConfig, GivenCohorts, preset_config, requirements
 from clma.errors import InvalidConfigError
 from clma.ledger.federation import Federation
 from clma.methods import METHODS
 from clma.night import close_round, open_next_round
 from clma.parameters.tensor_file import serialize_tensors
-from clma.simulation.client import Participation, SimulatedClient, read_parameters, simulated_key
+from clma.simulation.client import Participation, SimulatedClient, simulated_key
 from clma.simulation.fleet import Fleet
 from clma.simulation.judging import score_clients
 from clma.simulation.scores import ClientScore, FleetScores, score_fleet

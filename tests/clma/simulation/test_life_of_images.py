@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("torch")
 
+from clma.client.model_file import read_parameters
 from clma.night import close_round
 from clma.simulation import Fleet, ModelSpec
-from clma.simulation.client import read_parameters
 from clma.simulation.life import found_federation, live
 from clma.simulation.schedule import BASE, build_schedule
 from clma.simulation.shards import ShardSource
