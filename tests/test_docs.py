@@ -15,6 +15,7 @@ import pytest
 
 from clma.client import submit
 from clma.config import AggregationConfig
+from clma.extra_round import look_at_requests
 from clma.ledger.federation import Federation
 from clma.onboarding.plan import plan_cohorts
 from clma.parameters.tensor_file import TensorFile, serialize_tensors
@@ -23,6 +24,7 @@ from clma.report.comparison_tables import RESULTS
 from clma.simulation.cells import Cell
 from clma.simulation.run_cell import run_cell
 from clma.updates.reasons import EXPLANATIONS
+from deployments._gateway_guard import GatewayLimits
 
 ROOT = Path(__file__).parents[1]
 PROBE = ' --preset clma-probe --set privacy.share=["weights","flag","examples","choice"]'
@@ -93,6 +95,31 @@ def test_the_plants_ten_lines_send_an_update(
 
     sealed = Federation.open(desk / "fleet").seal_round(now=dt.datetime.now(dt.UTC), force=True)
     assert [u.client_id for u in sealed.updates] == ["plant-01"]
+
+
+def test_the_monitors_lines_ask_for_a_round(desk: Path) -> None:
+    init, _, _ = block("server").splitlines()
+    shell(init)
+    weights = serialize_tensors({"head.weight": np.ones((2, 3), np.float32)})
+    names = {
+        "stream": [0.1, 0.1, 0.9, 0.9, 0.9, 0.9],
+        "entropy_of": float,
+        "train": lambda _, out: out.write_bytes(weights),
+    }
+
+    exec(compile(block("monitor", "docs/monitor.md"), "page", "exec"), names)  # noqa: S102 - our own page
+
+    found = look_at_requests(Federation.open(desk / "fleet"), now=dt.datetime.now(dt.UTC))
+    assert found.asked == ("plant-01",)
+
+
+def test_limits_of_the_gateways_page_are_the_code_s() -> None:
+    page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
+    limits = GatewayLimits()
+    assert f"{limits.requests_per_minute:g} requests a minute, {limits.burst} at once" in page
+    assert f"{limits.n_uploads} of all plants" in page
+    assert f"{limits.silence_s:g} s without a byte" in page
+    assert f"within {limits.window_s:g} s" in page
 
 
 @pytest.mark.slow
