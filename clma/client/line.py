@@ -183,17 +183,24 @@ class Line:
         if answer.status < 300:
             return None
         facts = _facts(answer)
-        ours = facts.get("server_time_s")
-        if answer.status == 401 and isinstance(ours, int | float) and not self._ahead:
-            # A plant's clock decides nothing, neither here: the gateway's is taken, once.
-            ahead_s = ours - dt.datetime.now(dt.UTC).timestamp()
-            self._ahead = dt.timedelta(seconds=min(max(ahead_s, -_CENTURY_S), _CENTURY_S))
+        if answer.status == 401 and self._takes_clock(facts.get("server_time_s")):
             return 0.0
         if answer.status in _AGAIN and attempt < N_ATTEMPTS - 1:
             asked_s = answer.headers.get("Retry-After", "")
             wait_s = float(asked_s) if asked_s.isascii() and asked_s.isdigit() else 2.0**attempt
             return min(wait_s, MAX_WAIT_S)
         raise self._named(answer.status, facts)
+
+    def _takes_clock(self, theirs: object) -> bool:
+        """Go by the gateway's clock from now on, if that was not tried yet."""
+        if self._ahead or not isinstance(theirs, int | float):
+            return False
+        # A plant's clock decides nothing, neither here.
+        ahead_s = theirs - dt.datetime.now(dt.UTC).timestamp()
+        if not -_CENTURY_S < ahead_s < _CENTURY_S:
+            return False
+        self._ahead = dt.timedelta(seconds=ahead_s)
+        return True
 
     def _named(self, status: int, facts: Mapping[str, Any]) -> ClmaError:
         line = facts.get("error")
