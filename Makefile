@@ -10,13 +10,15 @@ export MLFLOW_DISABLE_TELEMETRY = true
 export DO_NOT_TRACK = 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help env demo test lint ui killtest chaostest faulttest fuzz audit bench bench-peer \
-  bench-overhead bench-peer-life bench-detectors bench-cifar10 bench-pronto compare test-flower bench-flower clean
+.PHONY: help env demo test test-gateway test-flower lint ui killtest chaostest faulttest fuzz audit \
+  bench bench-peer bench-overhead bench-peer-life bench-detectors bench-cifar10 bench-pronto \
+  bench-flower compare clean
 
 help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
 	@echo "make test          lint, types, layers and all tests"
 	@echo "make test-flower   the Flower strategy and its example, in an environment of their own (FLWR=1.42.0)"
+	@echo "make test-gateway the HTTP gateway: pages, guard, hostile lines, its description by schemathesis"
 	@echo "make ui            Prefect and MLflow in the browser, on what the demo made"
 	@echo "make bench         whole rounds against what this machine allows (SIZES=\"50x1e6 20x1e8\")"
 	@echo "make bench-peer    the grouping step against fed-clma on the same arrays (SIZE=10x545290)"
@@ -52,6 +54,11 @@ demo: $(STAMP)
 WORKERS ?= 2
 test: lint
 	@$(BIN)/python -m pytest -p no:cacheprovider -n $(WORKERS) --dist loadfile
+
+test-gateway: $(STAMP)
+	@$(BIN)/python -m pytest -p no:cacheprovider tests/deployments/test_gateway*.py \
+	  tests/clma/client/test_line.py tests/clma/updates/test_request_signing.py \
+	  && echo "test-gateway: passed" || { echo "test-gateway: failed"; exit 1; }
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

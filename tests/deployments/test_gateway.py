@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -215,6 +217,26 @@ def test_update_lies_where_the_plants_own_submit_puts_it(site: Site) -> None:
     message = message_of(site.federation, "p0", tensors)
     site.send("p0", tensors, message)
     assert site.federation.store.get(update_key(1, "p0", "update.json")) == message
+
+
+def test_gateway_writes_into_the_inbox_and_nowhere_else(site: Site) -> None:
+    folder = site.federation.store.folder
+    assert folder is not None
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    site.send("p0", trained(), message_of(site.federation, "p0", trained()))
+    site.ask("p0", f"models/{base_of(site)}")
+
+    after = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+    assert {p: after[p] for p in before} == before
+    assert {p.relative_to(folder).parts[0] for p in after.keys() - before.keys()} == {"inbox"}
+
+
+def test_gateway_needs_no_orchestrator() -> None:
+    heavy = "{'prefect', 'mlflow', 'torch', 'pyarrow', 'scipy', 'pandas'}"
+    code = f"import sys, deployments._gateway_app; print({heavy} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
 
 
 def test_health_needs_no_key_and_tells_nothing(site: Site) -> None:
