@@ -14,24 +14,20 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clma.client.access import Terms, check_round_open
+from clma.client.delivery import find_own
 from clma.client.direct import find_client
-from clma.errors import DamagedStoreError, InvalidUpdateError
+from clma.errors import InvalidUpdateError
 from clma.ledger.chain import EntryKind
 from clma.ledger.federation import Federation
 from clma.ledger.inbox import expected_update
 from clma.ledger.keys import entry_key, inbox_prefix
 from clma.ledger.requests import OpenRequest, open_requests
 from clma.records import FederationState, Phase
-from clma.updates.message import parse_message
 
 __all__ = ["ExtraRound", "look_at_requests"]
-
-_MAX_LOOKED_AT = 16
-"""Messages per client: it sends one, the others are a stranger's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +93,9 @@ def _why_not(
     earliest = _opened_at(federation, state) + dt.timedelta(hours=settings.extra_after_hours)
     if now < earliest:
         return f"not closed before {earliest:%F %R} UTC"
-    sent = _messages(federation, state)
+    sent = _senders(federation, state)
     asked = [r.request.client_id for r in requests]
-    missing = [c for c in asked if not _has_sent(federation, state, c, sent.get(c, ()))]
+    missing = [c for c in asked if c not in sent or not _has_sent(federation, state, c)]
     until = min(r.received_at for r in requests) + dt.timedelta(hours=settings.extra_wait_hours)
     if len(missing) == len(requests) or (missing and now < until):
         return f"no update yet of {', '.join(missing)}"
@@ -115,25 +111,20 @@ def _opened_at(federation: Federation, state: FederationState) -> dt.datetime:
     return federation.store.info(entry_key(number)).modified
 
 
-def _messages(federation: Federation, state: FederationState) -> dict[str, list[str]]:
-    """Return the keys of the messages that lie in each registered client's folder."""
-    found: dict[str, list[str]] = {}
-    for key in federation.store.list(inbox_prefix(state.round_num)):
-        client_id = key.split("/")[2]
-        if key.endswith(".json") and client_id in state.clients:
-            found.setdefault(client_id, []).append(key)
-    return found
+def _senders(federation: Federation, state: FederationState) -> set[str]:
+    keys = federation.store.list(inbox_prefix(state.round_num))
+    folders = {key.split("/")[2] for key in keys if key.endswith(".json")}
+    return folders & state.clients.keys()
 
 
-def _has_sent(
-    federation: Federation, state: FederationState, client_id: str, keys: Sequence[str]
-) -> bool:
+def _has_sent(federation: Federation, state: FederationState, client_id: str) -> bool:
     """Tell whether a message of a client may be accepted; the seal looks at its tensors."""
     config = federation.config_of(state)
     expected = expected_update(state, find_client(state, client_id), config, federation.spec)
-    terms = Terms(expected, state.phase)
-    for key in keys[:_MAX_LOOKED_AT]:
-        with contextlib.suppress(InvalidUpdateError, DamagedStoreError):
-            check_round_open(parse_message(federation.store.get(key)), terms)
-            return True
+    message = find_own(federation.store, state.round_num, client_id, expected)
+    if message is None:
+        return False
+    with contextlib.suppress(InvalidUpdateError):
+        check_round_open(message, Terms(expected, state.phase))
+        return True
     return False

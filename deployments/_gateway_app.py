@@ -15,7 +15,7 @@ from fastapi.security import APIKeyHeader
 from starlette.concurrency import run_in_threadpool
 
 from clma import __version__
-from clma.client.access import Offer, Terms
+from clma.client.access import Offer, PlantStatus, Terms
 from clma.errors import InvalidUpdateError, UnauthorizedError
 from clma.ledger.federation import Federation
 from clma.records import model_ref
@@ -185,6 +185,12 @@ def health(gate: Gate) -> Health:
 def offer(visitor: Reader, drifted: bool = False) -> Offer:
     """Return what the plant trains next."""
     return visitor.access.offer(drifted=drifted)
+
+
+@own_pages.get("/status")
+def status(visitor: Reader) -> PlantStatus:
+    """Return where the plant stands."""
+    return visitor.access.status()
 
 
 @own_pages.get("/terms")

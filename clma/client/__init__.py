@@ -24,11 +24,13 @@ A night at a plant, with `train` and `losses_of` its own::
 
 from __future__ import annotations
 
+from clma.client.access import PlantStatus
 from clma.client.ask import RequestReceipt, request_round
 from clma.client.choice import Choice, best_model, choose
 from clma.client.model_file import read_parameters, write_parameters
 from clma.client.monitor import InferenceDriftMonitor, MonitorReading
 from clma.client.pull import ModelOfChoice, PulledModel, pull
+from clma.client.reach import status
 from clma.client.reporter import DriftReporter
 from clma.client.sign import SignatureReceipt, send_signature
 from clma.client.submit import SubmitReceipt, submit
@@ -39,6 +41,7 @@ __all__ = [
     "InferenceDriftMonitor",
     "ModelOfChoice",
     "MonitorReading",
+    "PlantStatus",
     "PulledModel",
     "RequestReceipt",
     "SignatureReceipt",
@@ -49,6 +52,7 @@ __all__ = [
     "read_parameters",
     "request_round",
     "send_signature",
+    "status",
     "submit",
     "write_parameters",
 ]

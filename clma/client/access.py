@@ -15,7 +15,7 @@ from typing import Protocol
 from clma.cohorting.offers import OfferedModel
 from clma.config import ChoiceRule, DriftConfig
 from clma.errors import InvalidUpdateError, RoundStateError
-from clma.records import Phase, UpdateMessage
+from clma.records import ClientStatus, Phase, UpdateMessage
 from clma.updates.message import message_bytes, parse_message
 from clma.updates.reasons import Reason
 from clma.updates.round_request import RoundRequest
@@ -33,6 +33,7 @@ __all__ = [
     "Access",
     "AskedModel",
     "Offer",
+    "PlantStatus",
     "Terms",
     "check_before_sending",
     "check_round_open",
@@ -117,6 +118,45 @@ class Terms:
     phase: Phase
 
 
+@dataclass(frozen=True, slots=True)
+class PlantStatus:
+    """Where a client stands; nothing of any other client is in it.
+
+    Parameters
+    ----------
+    federation, client_id : str
+    status : ClientStatus
+    cohort_id : str
+    base_digest : str
+        Model that it is served.
+    round_num : int
+        Newest round; 0 before the first one.
+    phase : Phase
+        Of that round.
+    deadline : datetime or None
+    sent : str or None
+        SHA-256 of the tensors of its update of that round; None: no update lies there.
+    judged_round : int or None
+        Newest round whose updates were judged; None: none was, or the client had no part in it.
+    verdict, reason, detail : str or None
+        What became of its update of that round.
+    """
+
+    federation: str
+    client_id: str
+    status: ClientStatus
+    cohort_id: str
+    base_digest: str
+    round_num: int
+    phase: Phase
+    deadline: dt.datetime | None = None
+    sent: str | None = None
+    judged_round: int | None = None
+    verdict: str | None = None
+    reason: str | None = None
+    detail: str | None = None
+
+
 class Access(Protocol):
     """One client's way to its federation."""
 
@@ -125,6 +165,9 @@ class Access(Protocol):
 
     def model(self, digest: str) -> bytes:
         """Return a model that was offered; DamagedStoreError if it is not what its digest says."""
+
+    def status(self) -> PlantStatus:
+        """Return where the client stands."""
 
     def terms(self) -> Terms:
         """Return what the client's update has to be."""

@@ -10,25 +10,35 @@ import contextlib
 from dataclasses import dataclass
 from typing import NoReturn
 
-from clma.errors import ConflictError, InvalidUpdateError, MissingObjectError, RoundStateError
+from clma.errors import (
+    ConflictError,
+    DamagedStoreError,
+    InvalidUpdateError,
+    MissingObjectError,
+    RoundStateError,
+)
 from clma.ledger.federation import Federation
 from clma.ledger.inbox import MESSAGE_FILE, TENSORS_FILE, conflict_file, spare_tensors_file
-from clma.ledger.keys import update_key
+from clma.ledger.keys import inbox_prefix, update_key
 from clma.ledger.store import Store
 from clma.records import Phase, UpdateMessage
 from clma.rows import Verdict
-from clma.updates.message import message_bytes, parse_message, same_update
+from clma.updates.message import MAX_MESSAGE_BYTES, message_bytes, parse_message, same_update
 from clma.updates.reasons import Reason
 from clma.updates.validation import ExpectedUpdate, check_sender
 
 __all__ = [
     "SentMessage",
     "check_in_time",
+    "find_own",
     "find_sent",
     "refuse_second",
     "send_message",
     "send_tensors",
 ]
+
+_MAX_LOOKED_AT = 16
+"""Messages per client: it sends one, the others are a stranger's."""
 
 _NOT_READABLE = UpdateMessage("", "", 0, "", 0, False, "", "")
 """Stands for a message that cannot be read: it is there, and equals none."""
@@ -65,6 +75,22 @@ def find_sent(store: Store, message: UpdateMessage, expected: ExpectedUpdate) ->
             continue
         if name == MESSAGE_FILE or same_update(found, message):
             return SentMessage(key, found)
+    return None
+
+
+def find_own(
+    store: Store, round_num: int, client_id: str, expected: ExpectedUpdate
+) -> UpdateMessage | None:
+    """Return the message that lies in a client's folder of a round and is its own; None if none."""
+    names = store.list(f"{inbox_prefix(round_num)}/{client_id}")
+    messages = [key for key in names if key.endswith(".json")]
+    # The usual one first, whatever a stranger has put beside it.
+    messages.sort(key=lambda key: not key.endswith(f"/{MESSAGE_FILE}"))
+    for key in messages[:_MAX_LOOKED_AT]:
+        with contextlib.suppress(InvalidUpdateError, DamagedStoreError, ValueError):
+            found = parse_message(store.look(key, max_bytes=MAX_MESSAGE_BYTES + 1)[1])
+            check_sender(found, expected)
+            return found
     return None
 
 

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clma.client.access import AskedModel, Offer, Terms, check_before_sending
-from clma.client.delivery import check_in_time, find_sent, refuse_second, send_message, send_tensors
+from clma.client.access import AskedModel, Offer, PlantStatus, Terms, check_before_sending
+from clma.client.delivery import (
+    check_in_time,
+    find_own,
+    find_sent,
+    refuse_second,
+    send_message,
+    send_tensors,
+)
 from clma.cohorting.offers import offered_models
 from clma.cohorting.questions import question_for
-from clma.errors import UnknownClientError
+from clma.errors import RoundStateError, UnknownClientError
 from clma.ledger.federation import Federation
 from clma.ledger.inbox import expected_update
 from clma.ledger.keys import printable
 from clma.ledger.refusals import refusals_named
 from clma.ledger.requests import deliver_request
 from clma.records import ClientState, ClientStatus, FederationState, UpdateMessage, model_ref
+from clma.rows import UpdateRow
 from clma.updates.message import same_update
 from clma.updates.round_request import RoundRequest
 
@@ -79,6 +87,42 @@ class DirectAccess:
     def model(self, digest: str) -> bytes:
         """Return a model; DamagedStoreError if it is missing or was changed."""
         return self._federation.store.get_verified(model_ref(digest))
+
+    def status(self) -> PlantStatus:
+        """Return where the client stands."""
+        state = self._federation.state()
+        client = find_client(state, self._client_id)
+        config = self._federation.config_of(state)
+        expected = expected_update(state, client, config, self._federation.spec)
+        sent = find_own(self._federation.store, state.round_num, client.client_id, expected)
+        judged_round, row = self._judged(state)
+        return PlantStatus(
+            federation=state.federation,
+            client_id=client.client_id,
+            status=client.status,
+            cohort_id=client.cohort_id,
+            base_digest=client.serving_digest,
+            round_num=state.round_num,
+            phase=state.phase,
+            deadline=state.deadline,
+            sent=None if sent is None else sent.tensors_sha256,
+            judged_round=judged_round,
+            verdict=None if row is None else row.verdict.value,
+            reason=None if row is None else row.reason,
+            detail=None if row is None else row.detail,
+        )
+
+    def _judged(self, state: FederationState) -> tuple[int | None, UpdateRow | None]:
+        """Return the newest round that was sealed, if the client has a row there, and that row."""
+        for round_num in (state.round_num, state.round_num - 1):
+            try:
+                rows = self._federation.sealed_round(round_num).rows
+            except RoundStateError:
+                continue
+            # Of one client the accepted row stands first.
+            row = next((r for r in rows if r.client_id == self._client_id), None)
+            return (None, None) if row is None else (round_num, row)
+        return None, None
 
     def terms(self) -> Terms:
         """Return what the client's update has to be."""

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 
-from clma.client.access import KEY_VARIABLE, Offer, Terms, check_before_sending
+from clma.client.access import KEY_VARIABLE, Offer, PlantStatus, Terms, check_before_sending
 from clma.client.line import Line
 from clma.errors import ClmaError, DamagedStoreError, InvalidConfigError, StorageError
 from clma.ledger.keys import check_client_id
@@ -42,6 +42,7 @@ class _Asked:
 
 
 _OFFER = TypeAdapter(Offer)
+_STATUS = TypeAdapter(PlantStatus)
 _TERMS = TypeAdapter(Terms)
 _RECEIPT = TypeAdapter(_Receipt)
 _ASKED = TypeAdapter(_Asked)
@@ -90,6 +91,10 @@ class GatewayAccess:
                 f"model {digest[:12]} came from {self._line.url} with SHA-256 {found[:12]}..."
             )
         return data
+
+    def status(self) -> PlantStatus:
+        """Return where the client stands."""
+        return self._read(_STATUS, self._line.ask("GET", f"{self._root}/status"))
 
     def terms(self) -> Terms:
         """Return what the client's update has to be."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from clma.client.access import Access, given_key
+from clma.client.access import Access, PlantStatus, given_key
 from clma.client.direct import DirectAccess, open_federation
 from clma.ledger.federation import Federation
 from clma.updates.signing import SigningKey
 
-__all__ = ["is_gateway", "reach"]
+__all__ = ["is_gateway", "reach", "status"]
 
 
 def is_gateway(url: str | Path | Federation) -> bool:
@@ -61,3 +61,22 @@ def reach(
 
         return GatewayAccess(url, federation, client_id, given_key(key))
     return DirectAccess(open_federation(url, federation), client_id)
+
+
+def status(
+    url: str | Path | Federation,
+    federation: str,
+    client_id: str,
+    *,
+    key: SigningKey | Path | None = None,
+) -> PlantStatus:
+    """Return where a client stands: its round, whether its update lies there, the last verdict.
+
+    Parameters and errors are those of `reach`.
+
+    Raises
+    ------
+    UnknownClientError
+        If the client is not registered.
+    """
+    return reach(url, federation, client_id, key=key).status()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
-from obstore.store import MemoryStore, from_url
+from obstore.store import HTTPStore, MemoryStore, from_url
 
 from clma.errors import ClmaError, ConflictError, MissingObjectError, StorageError
 from clma.ledger.object_info import ObjectInfo
@@ -49,6 +49,10 @@ class RemoteObjects:
         except (BaseError, ValueError) as error:
             first_line = str(error).partition("\n")[0]
             raise ClmaError(f"store {url!r} cannot be opened: {first_line}") from None
+        if isinstance(self._store, HTTPStore):
+            raise ClmaError(
+                f"store {url!r} is a web address: only 'clma client' commands take a gateway's"
+            )
 
     def read(self, key: str) -> bytes:
         """Return an object's bytes."""

@@ -107,14 +107,14 @@ class Site:
 
 
 @contextlib.contextmanager
-def on_loopback(app: FastAPI) -> Iterator[str]:
+def on_loopback(app: FastAPI, **tls: Path) -> Iterator[str]:
     """Serve a gateway on a free port; its address."""
-    server = server_of(app)
+    server = server_of(app, **tls)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield f"http{'s' * bool(tls)}://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from clma.cli import main
-from clma.client import pull, request_round, submit
+from clma.client import pull, request_round, status, submit
 from clma.client.pull import read_note
 from clma.client.submit import SubmitReceipt
 from clma.errors import (
@@ -119,6 +119,16 @@ def test_second_update_is_refused(url: str, trained: Path, tmp_path: Path) -> No
 
 def test_loss_stays_at_the_plant_unless_it_is_shared(url: str, trained: Path) -> None:
     assert "not sent" in send(url, trained, loss=0.5).notes[0]
+
+
+def test_status_is_that_of_the_store_and_of_nobody_else(
+    fleet: Federation, url: str, trained: Path
+) -> None:
+    send(url, trained)
+    far, near = (status(place, "fleet", "p0", key=key_of("p0")) for place in (url, fleet))
+    assert far == near
+    text = Site(fleet).ask("p0", "status").text
+    assert not any(name in text for name in ("p1", "p2"))
 
 
 def test_plant_asks_for_a_round_once(fleet: Federation, url: str) -> None:

@@ -315,3 +315,19 @@ def test_deleting_is_done_once_and_harmless_twice(store: Store) -> None:
         store.delete("a")
 
     assert not store.exists("a")
+
+
+@pytest.mark.parametrize("start", [0, 3, 10])
+def test_stream_begins_where_it_is_told(store: Store, start: int) -> None:
+    store.put_once("a/b", b"0123456789")
+    assert b"".join(store.stream("a/b", start=start)) == b"0123456789"[start:]
+
+
+def test_stream_of_nothing_is_a_missing_object(store: Store) -> None:
+    with pytest.raises(MissingObjectError):
+        list(store.stream("a/b"))
+
+
+def test_gateway_is_no_store() -> None:
+    with pytest.raises(ClmaError, match="only 'clma client' commands"):
+        Store.open("https://gateway.example/")
