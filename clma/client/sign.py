@@ -12,7 +12,8 @@ from pathlib import Path
 
 from clma import __version__
 from clma.client.direct import find_client, open_federation
-from clma.errors import InvalidUpdateError, PolicyError
+from clma.client.reach import is_gateway
+from clma.errors import InvalidConfigError, InvalidUpdateError, PolicyError
 from clma.ledger.federation import Federation
 from clma.ledger.keys import signature_key
 from clma.ledger.signatures import newest_message
@@ -98,10 +99,15 @@ def send_signature(
     InvalidUpdateError
         What the server would refuse is refused here, before anything is sent.
     InvalidConfigError
-        If the key's file holds none.
+        If the key's file holds none, or the address is a gateway's.
     UnknownClientError, UnknownFederationError
         If the names are not known.
     """
+    if is_gateway(url):
+        raise InvalidConfigError(
+            f"gateway {url} passes no signatures of data on: send to the store itself, or have "
+            "somebody who reaches it send"
+        )
     opened = open_federation(url, federation)
     state, config = opened.state(), opened.config
     client = find_client(state, client_id)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from clma.errors import InvalidUpdateError, PolicyError, UnknownClientError
+from clma.client.sign import send_signature
+from clma.errors import InvalidConfigError, InvalidUpdateError, PolicyError, UnknownClientError
 from clma.ledger.federation import Federation
 from clma.signatures.signature import Signature
 from clma.updates.reasons import Reason
@@ -84,6 +85,11 @@ def test_other_encoder_than_the_federations_is_refused_at_the_plant(tmp_path: Pa
 
     with pytest.raises(InvalidUpdateError, match="wants 'e2e2e2e2e2e2'"):
         send(fleet, "p0", signature())
+
+
+def test_gateway_is_no_way_for_signatures() -> None:
+    with pytest.raises(InvalidConfigError, match="passes no signatures of data on"):
+        send_signature("https://gate.example", "fleet", "p0", signature())
 
 
 def test_stranger_is_refused(fleet: Federation) -> None:
