@@ -20,11 +20,10 @@ from clma.cli.options import (
     show,
     time_text,
 )
+from clma.cli.plant_status import client_status, client_watch
 from clma.cli.sign import client_sign
-from clma.client.access import PlantStatus
 from clma.client.ask import RequestReceipt, request_round
 from clma.client.pull import PulledModel, models_of_choice, pull
-from clma.client.reach import status
 from clma.client.submit import SubmitReceipt, submit
 from clma.ledger.federation import Federation
 from clma.ledger.keys import check_client_id, printable
@@ -71,6 +70,11 @@ def client_pull(
 ) -> None:
     """Fetch the model that a plant trains on next."""
     pulled = pull(store, federation, client, out, drifted=drifted, key=key)
+    if pulled.offline is not None:
+        typer.echo(
+            f"the store cannot be reached, the model fetched last serves: {pulled.offline}",
+            err=True,
+        )
     facts = {
         **_facts(pulled),
         "path": str(pulled.path),
@@ -174,33 +178,19 @@ client_app.command(
 )(client_sign)
 
 
-@client_app.command(
+client_app.command(
     "status",
     epilog=example(
         "clma client status --store fleet --federation north --client plant-01 --key plant-01.key"
     ),
-)
-def client_status(
-    store: PlantsStoreOption,
-    federation: NameOption,
-    client: ClientOption,
-    key: KeyOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show where a plant stands: its round, its update, what became of the last one."""
-    found = status(store, federation, client, key=key)
-    facts = {**_facts(found), "deadline": time_text(found.deadline)}
-    sent = "no update" if found.sent is None else f"update {found.sent[:12]} is sent"
-    judged = ""
-    if found.judged_round is not None:
-        why = f" ({found.reason}: {found.detail})" if found.reason else ""
-        judged = f"; round {found.judged_round}: {found.verdict}{why}"
-    show(
-        facts,
-        f"{client}: {found.status.value} in cohort {found.cohort_id}; round {found.round_num} is "
-        f"{found.phase.value}, {sent}{judged}",
-        as_json=as_json,
-    )
+)(client_status)
+
+client_app.command(
+    "watch",
+    epilog=example(
+        "clma client watch --store fleet --federation north --client plant-01 --model m.safetensors"
+    ),
+)(client_watch)
 
 
 @client_app.command(
@@ -276,6 +266,6 @@ def _losses_by_model(text: str | None, models: Mapping[str, str]) -> dict[str, f
     return losses
 
 
-def _facts(record: PulledModel | SubmitReceipt | RequestReceipt | PlantStatus) -> dict[str, Any]:
+def _facts(record: PulledModel | SubmitReceipt | RequestReceipt) -> dict[str, Any]:
     facts = dataclasses.asdict(record)
     return {"round": facts.pop("round_num"), **facts}

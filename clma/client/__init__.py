@@ -34,6 +34,7 @@ from clma.client.reach import status
 from clma.client.reporter import DriftReporter
 from clma.client.sign import SignatureReceipt, send_signature
 from clma.client.submit import SubmitReceipt, submit
+from clma.client.watch import watch
 
 __all__ = [
     "Choice",
@@ -54,5 +55,6 @@ __all__ = [
     "send_signature",
     "status",
     "submit",
+    "watch",
     "write_parameters",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -163,8 +164,8 @@ class Access(Protocol):
     def offer(self, *, drifted: bool = False) -> Offer:
         """Return what the client trains next; with `drifted`, after it raised its flag."""
 
-    def model(self, digest: str) -> bytes:
-        """Return a model that was offered; DamagedStoreError if it is not what its digest says."""
+    def model(self, digest: str, *, start: int = 0) -> Iterator[bytes]:
+        """Yield the bytes of a model that was offered, from one on, unchecked."""
 
     def status(self) -> PlantStatus:
         """Return where the client stands."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from clma.client.access import AskedModel, Offer, PlantStatus, Terms, check_before_sending
@@ -84,9 +85,9 @@ class DirectAccess:
             learning_rate_factor=state.cohorts[client.cohort_id].learning_rate_factor,
         )
 
-    def model(self, digest: str) -> bytes:
-        """Return a model; DamagedStoreError if it is missing or was changed."""
-        return self._federation.store.get_verified(model_ref(digest))
+    def model(self, digest: str, *, start: int = 0) -> Iterator[bytes]:
+        """Yield a model's bytes from one on, unchecked; DamagedStoreError if it is missing."""
+        return self._federation.store.stream(model_ref(digest).path, start=start)
 
     def status(self) -> PlantStatus:
         """Return where the client stands."""

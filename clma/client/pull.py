@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from clma.client.access import Offer
-from clma.client.reach import reach
+from clma.client.access import Access, Offer
+from clma.client.download import OwnDiskError, download, is_there, put_in_place
+from clma.client.patience import patiently
+from clma.client.reach import is_gateway, reach
 from clma.config import ChoiceRule, DriftConfig
-from clma.errors import DamagedStoreError
-from clma.ledger.durable_file import replace_files
+from clma.errors import ClmaError, DamagedStoreError, StorageError, UnknownFederationError
 from clma.ledger.federation import Federation
 from clma.ledger.refusals import refusals_named
-from clma.ledger.store import file_digest
+from clma.ledger.store import Store
 from clma.updates.signing import SigningKey
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "note_path",
     "pull",
     "read_note",
+    "store_is_away",
 ]
 
 
@@ -88,6 +89,9 @@ class PulledModel:
         FedProx: strength of the pull back to the model that training starts from.
     learning_rate_factor : float in (0, 1]
         Adaptive-FedAvg: what to multiply the learning rate by in this round.
+    offline : str or None
+        Why the store could not be reached: this is then what was pulled last, with nothing to
+        choose from or to confirm.
     """
 
     federation: str
@@ -107,6 +111,7 @@ class PulledModel:
     choice_on_drift: bool = False
     proximal_mu: float = 0.0
     learning_rate_factor: float = 1.0
+    offline: str | None = None
 
 
 _NOTE = TypeAdapter(PulledModel)
@@ -120,8 +125,9 @@ def pull(
     *,
     drifted: bool = False,
     key: SigningKey | Path | None = None,
+    attempts: int = 3,
 ) -> PulledModel:
-    """Fetch a client's model.
+    """Fetch a client's model; where the store cannot be reached, the one that was fetched last.
 
     Parameters
     ----------
@@ -135,13 +141,22 @@ def pull(
         Safetensors file to write; it is replaced at once or not at all. The facts of the result go
         to ``<out>.json``, so that a later `submit` knows round and base. The model to confirm, if
         any, goes to ``<stem>.origin.safetensors``, models to choose from to
-        ``<stem>.<cohort>.safetensors``.
+        ``<stem>.<cohort>.safetensors``. Files that are there already are not fetched again, and a
+        fetch that was broken off goes on where it was.
     drifted : bool
         The client raised its flag on the model that it pulled before, whose `choice_on_drift` says
-        that there are more to choose from then. Files that are there already are not fetched again.
+        that there are more to choose from then.
     key : SigningKey or Path, optional
         The client's private key or its file, which a gateway wants to see used; default: the file
         that ``CLMA_CLIENT_KEY`` names.
+    attempts : int, >= 1
+        How often a store that does not answer is asked; a gateway is asked six times in any case.
+
+    Returns
+    -------
+    PulledModel
+        Its `offline` says if the store could not be reached: a plant has a model every night, once
+        it had one.
 
     Raises
     ------
@@ -150,12 +165,30 @@ def pull(
     DamagedStoreError
         If the model is missing or was changed.
     StorageError
-        If the disk refuses, or a gateway does not answer; then nothing of the model is there under
-        its name.
+        If the plant's own disk refuses; then nothing of the model is there under its name. Also if
+        the store cannot be reached and no whole model of this client is there from before.
     UnauthorizedError, InvalidConfigError
         If a gateway does not know the key, or there is none.
     """
-    access = reach(url, federation, client_id, key=key)
+    try:
+        pulled, parts = patiently(
+            lambda: _fetch(
+                reach(url, federation, client_id, key=key), client_id, out, drifted=drifted
+            ),
+            attempts=1 if is_gateway(url) else attempts,
+        )
+    except (StorageError, UnknownFederationError) as error:
+        if not store_is_away(url, error):
+            raise
+        return _last_good(out, federation, client_id, error)
+    put_in_place(parts, note_path(out), _NOTE.dump_json(pulled, indent=2))
+    return pulled
+
+
+def _fetch(
+    access: Access, client_id: str, out: Path, *, drifted: bool
+) -> tuple[PulledModel, dict[Path, Path]]:
+    """Ask what a client gets and download it, not yet under its name."""
     offer = access.offer(drifted=drifted)
     choice = _models_of_choice(offer, out)
     wanted = {m.path: m.digest for m in choice[1:]}
@@ -166,11 +199,6 @@ def pull(
         confirm_path = paths.get(asked.cohort_id, spare)
         wanted[confirm_path] = asked.digest
     wanted[out] = offer.base_digest
-    fetched = {
-        path: access.model(digest)
-        for path, digest in wanted.items()
-        if not (drifted and _is_there(path, digest))
-    }
     pulled = PulledModel(
         federation=offer.federation,
         client_id=client_id,
@@ -190,10 +218,40 @@ def pull(
         proximal_mu=offer.proximal_mu,
         learning_rate_factor=offer.learning_rate_factor,
     )
-    # The note goes first: a model without its note would be taken for the one of the state.
-    files = {note_path(out): _NOTE.dump_json(pulled, indent=2), **fetched}
-    _replace(files)
-    return pulled
+    return pulled, download(access, wanted)
+
+
+def store_is_away(url: str | Path | Federation, error: ClmaError) -> bool:
+    """Tell a store that cannot be reached from a plant's own disk that refuses, or a wrong name."""
+    if isinstance(error, StorageError):
+        return not isinstance(error, OwnDiskError)
+    if is_gateway(url):
+        return False
+    folder = (url.store if isinstance(url, Federation) else Store.open(url)).folder
+    # A network folder that is not mounted looks like one that was never made.
+    return folder is not None and not folder.exists()
+
+
+def _last_good(out: Path, federation: str, client_id: str, error: ClmaError) -> PulledModel:
+    """Return what was pulled last if it is whole; else raise what happened now."""
+    try:
+        note = read_note(out)
+    except (DamagedStoreError, StorageError):
+        note = None
+    whose = (federation, client_id)
+    if note is None or (note.federation, note.client_id) != whose:
+        raise error
+    if not is_there(out, note.base_digest):
+        raise error
+    return replace(
+        note,
+        path=out,
+        confirm_cohort=None,
+        confirm_path=None,
+        confirm_takes=False,
+        choice=(),
+        offline=str(error),
+    )
 
 
 def note_path(model: Path) -> Path:
@@ -207,22 +265,16 @@ def read_note(model: Path) -> PulledModel | None:
     Raises
     ------
     DamagedStoreError
-        If the note cannot be read.
+        If the note is none.
+    StorageError
+        If it cannot be read.
     """
     path = note_path(model)
     try:
-        return _NOTE.validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
+        with refusals_named("read", path.name, str(path.parent)):
+            return _NOTE.validate_json(path.read_bytes()) if path.exists() else None
     except ValidationError:
         raise DamagedStoreError(f"{path} is not the note of a pulled model; pull again") from None
-
-
-def _is_there(path: Path, digest: str) -> bool:
-    try:
-        return file_digest(path) == digest
-    except OSError:
-        return False
 
 
 def models_of_choice(
@@ -253,12 +305,3 @@ def _models_of_choice(offer: Offer, out: Path) -> tuple[ModelOfChoice, ...]:
         )
         for number, model in enumerate(offer.choice)
     )
-
-
-def _replace(files: Mapping[Path, bytes]) -> None:
-    size = sum(len(data) for data in files.values())
-    names = ", ".join(path.name for path in files)
-    folder = next(iter(files)).parent
-    with refusals_named("written", names, str(folder), size):
-        folder.mkdir(parents=True, exist_ok=True)
-        replace_files(files)

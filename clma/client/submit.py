@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clma import __version__
-from clma.client.access import given_key
+from clma.client.access import Access, Terms, given_key
+from clma.client.patience import patiently
 from clma.client.pull import PulledModel, read_note
-from clma.client.reach import reach
+from clma.client.reach import is_gateway, reach
 from clma.errors import InvalidUpdateError
 from clma.ledger.federation import Federation
 from clma.ledger.store import file_digest
@@ -67,6 +68,7 @@ def submit(
     key: SigningKey | Path | None = None,
     now: dt.datetime | None = None,
     checked: bool = True,
+    attempts: int = 3,
 ) -> SubmitReceipt:
     """Send a client's update of the open round.
 
@@ -103,6 +105,8 @@ def submit(
     checked : bool
         False: it is sent unseen, for whoever passes on what others trained. The server judges it in
         any case, and its refusal is then on record.
+    attempts : int, >= 1
+        How often a store that does not answer is asked; a gateway is asked six times in any case.
 
     Returns
     -------
@@ -119,10 +123,14 @@ def submit(
         If the key's file holds none.
     UnknownClientError, UnknownFederationError
         If the names are not known.
+    StorageError
+        If the store cannot be reached; to try it again later is always right.
     """
     key = given_key(key)
-    access = reach(url, federation, client_id, key=key)
-    terms = access.terms()
+    attempts = 1 if is_gateway(url) else attempts
+    access, terms = patiently(
+        lambda: _terms(reach(url, federation, client_id, key=key)), attempts=attempts
+    )
     expected = terms.expected
     facts = pulled or _note_of(tensors, federation, client_id)
     if round_num is None:
@@ -146,7 +154,10 @@ def submit(
     message, notes = _keep_private(message, expected)
     if key is not None:
         message = sign_message(message, key)
-    duplicate = access.deliver(message, tensors, terms, checked=checked)
+    # Sending the same again changes nothing, so that it can be tried as often as one likes.
+    duplicate = patiently(
+        lambda: access.deliver(message, tensors, terms, checked=checked), attempts=attempts
+    )
     return SubmitReceipt(
         expected.federation,
         client_id,
@@ -155,6 +166,10 @@ def submit(
         duplicate,
         notes,
     )
+
+
+def _terms(access: Access) -> tuple[Access, Terms]:
+    return access, access.terms()
 
 
 def _note_of(tensors: Path, federation: str, client_id: str) -> PulledModel | None:

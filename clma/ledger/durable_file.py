@@ -10,7 +10,15 @@ from pathlib import Path
 
 from clma.ledger.drafts import draft_name
 
-__all__ = ["DurableFolders", "discard", "replace_files", "sync_file", "sync_folder", "write_draft"]
+__all__ = [
+    "DurableFolders",
+    "discard",
+    "replace_files",
+    "sync_file",
+    "sync_folder",
+    "write_all",
+    "write_draft",
+]
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
@@ -57,7 +65,7 @@ def write_draft(path: Path, data: bytes | Iterable[bytes]) -> Path:
     try:
         try:
             for piece in (data,) if isinstance(data, bytes) else data:
-                _write_all(descriptor, piece)
+                write_all(descriptor, piece)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -116,7 +124,8 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write bytes where a file stands; the system may take fewer at a time."""
     rest = memoryview(data)
     while rest:
         n_written = os.write(descriptor, rest[:_PIECE])

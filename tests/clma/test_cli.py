@@ -16,6 +16,7 @@ from clma.cli import app, main
 from clma.ledger.federation import Federation
 from clma.updates.signing import create_key
 from tests.clma.ledger.fleet import model, written
+from tests.clma.ledger.refusing import refuse_with
 
 Capture = pytest.CaptureFixture[str]
 
@@ -469,3 +470,63 @@ def test_noise_needs_a_length(shell: Shell) -> None:
     sign(shell, "--noise", "1", wanted=2)
 
     assert "--noise needs --clip-norm" in shell.err
+
+
+PLANT_A = ("--client", "plant-a")
+
+
+def test_a_plant_sees_where_it_stands(shell: Shell) -> None:
+    shell.init()
+    shell.send()
+
+    text = shell.run("client", "status", *PLANT_A)
+    facts = shell.json("client", "status", *PLANT_A)
+
+    assert "round 1 is open, update" in text
+    assert (facts["round"], facts["judged_round"]) == (1, None)
+    assert facts["sent"][:12] in text
+
+
+def test_a_plant_that_saw_the_newest_round_waits_in_vain(shell: Shell) -> None:
+    shell.init()
+    words = ("client", "watch", *PLANT_A, "--timeout", "0.2", "--pause", "0.1")
+
+    shell.run(*words, wanted=1)
+
+    assert shell.err == "clma: nothing new for plant-a in 0.2 s\n"
+
+
+def test_a_plant_that_pulled_before_the_round_hears_of_it(shell: Shell) -> None:
+    shell.init()
+    out = str(shell.folder / "m.safetensors")
+    shell.run("client", "pull", *PLANT_A, "--out", out)
+    federation = Federation.open(shell.folder / "store")
+    federation.hold_round("test")
+    federation.open_round(now=dt.datetime.now(dt.UTC))
+
+    assert shell.json("client", "watch", *PLANT_A, "--model", out)["round"] == 2
+    assert shell.json("client", "watch", *PLANT_A, "--round", "1")["round"] == 2
+
+
+def test_waiting_is_stopped_without_a_traceback(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.init()
+    monkeypatch.setattr("clma.cli.plant_status.watch", refuse_with(KeyboardInterrupt()))
+
+    shell.run("client", "watch", *PLANT_A, wanted=1)
+
+    assert shell.err == "clma: stopped waiting\n"
+
+
+def test_a_lost_store_leaves_the_model_and_is_said_on_stderr(shell: Shell) -> None:
+    shell.init()
+    words = ("client", "pull", *PLANT_A, "--out", str(shell.folder / "m.safetensors"))
+    before = shell.json(*words)
+    (shell.folder / "store").rename(shell.folder / "elsewhere")
+
+    after = shell.json(*words)
+
+    assert "the store cannot be reached" in shell.err
+    assert (before["offline"], after["base_digest"]) == (None, before["base_digest"])
+    assert "holds no federation" in after["offline"]

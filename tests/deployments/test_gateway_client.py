@@ -57,11 +57,25 @@ def test_pull_says_and_writes_what_it_would_from_the_store(
 ) -> None:
     near = pull(fleet, "fleet", "p0", tmp_path / "m.safetensors")
     bytes_near = near.path.read_bytes()
+    near.path.unlink()
 
     far = pull(url, "fleet", "p0", tmp_path / "m.safetensors", key=key_of("p0"))
 
     assert far == near == read_note(far.path)
     assert far.path.read_bytes() == bytes_near
+
+
+def test_without_the_gateway_the_last_good_model_serves(
+    fleet: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clma.client.line.N_ATTEMPTS", 1)
+    with on_loopback(create_app(fleet)) as address:
+        before = pull(address, "fleet", "p0", tmp_path / "m.safetensors", key=key_of("p0"))
+
+    pulled = pull(address, "fleet", "p0", before.path, key=key_of("p0"))
+
+    assert "does not answer" in str(pulled.offline)
+    assert pulled.base_digest == before.base_digest
 
 
 def test_update_through_the_gateway_counts_as_one_from_the_store(
@@ -195,7 +209,7 @@ def test_changed_model_is_never_written(fleet: Federation, url: str, tmp_path: P
     digest = fleet.state().clients["p0"].serving_digest
     size = fleet.store.info(f"models/{digest}.safetensors").size_bytes
     fleet.store.replace(f"models/{digest}.safetensors", b"x" * size)
-    with pytest.raises(DamagedStoreError, match="came from"):
+    with pytest.raises(DamagedStoreError, match="recorded is"):
         pull(url, "fleet", "p0", tmp_path / "m.safetensors", key=key_of("p0"))
     assert not (tmp_path / "m.safetensors").exists()
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from clma.client import patience
 from clma.ledger.keys import HEAD_KEY, LEDGER_PREFIX
 
 REFUSED_TO_WRITE = ("ENOSPC", "EDQUOT", "EIO", "EACCES", "EROFS")
@@ -88,6 +89,8 @@ class FaultyDisk:
             self._patches.enter_context(patch)
         for module in (io, builtins):
             self._patches.enter_context(mock.patch.object(module, "open", self._open_file))
+        # A plant asks a disk again that did not answer; here nothing changes meanwhile.
+        self._patches.enter_context(mock.patch.object(patience, "PAUSE_S", 0.0))
         return self
 
     def __exit__(self, *_: object) -> None:

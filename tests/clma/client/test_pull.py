@@ -1,15 +1,24 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from clma.client.pull import pull, read_note
-from clma.errors import DamagedStoreError, UnknownClientError, UnknownFederationError
+from clma.errors import (
+    DamagedStoreError,
+    StorageError,
+    UnknownClientError,
+    UnknownFederationError,
+)
 from clma.ledger.federation import Federation
+from clma.ledger.store import Store, file_digest
 from clma.records import ClientStatus, Cohort
 from tests.clma.ledger.fleet import NOW, make_fleet
+from tests.clma.ledger.refusing import refuse, refuse_with
 
 
 @pytest.fixture
@@ -179,3 +188,77 @@ def test_model_in_question_is_fetched_once(tmp_path: Path) -> None:
     assert [m.cohort_id for m in pulled.choice] == ["c1", "c0"]
     assert pulled.confirm_path == pulled.choice[1].path
     assert not (tmp_path / "m.origin.safetensors").exists()
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Callable[[Federation], str]:
+    """Take a federation's folder away; returns where it was."""
+
+    def take(fleet: Federation) -> str:
+        (tmp_path / "store").rename(tmp_path / "elsewhere")
+        return fleet.store.url
+
+    return take
+
+
+def test_without_the_store_the_last_good_model_serves(
+    fleet: Federation, tmp_path: Path, away: Callable[[Federation], str]
+) -> None:
+    after_a_move(fleet)
+    before = pull(fleet, "fleet", "p0", tmp_path / "m.safetensors")
+
+    pulled = pull(away(fleet), "fleet", "p0", before.path)
+
+    assert (before.offline, before.confirm_cohort) == (None, "c0")
+    assert "holds no federation" in str(pulled.offline)
+    assert (pulled.base_digest, pulled.round_num) == (before.base_digest, before.round_num)
+    assert (pulled.confirm_cohort, pulled.confirm_path, pulled.choice) == (None, None, ())
+    assert read_note(before.path) == before
+
+
+@pytest.mark.parametrize("spoil", ["model", "note", "whose"])
+def test_without_the_store_nothing_is_served_that_is_not_sure(
+    fleet: Federation, tmp_path: Path, away: Callable[[Federation], str], spoil: str
+) -> None:
+    path = pull(fleet, "fleet", "p0", tmp_path / "m.safetensors").path
+    if spoil == "model":
+        path.write_bytes(path.read_bytes() + b"x")
+    elif spoil == "note":
+        (tmp_path / "m.safetensors.json").write_text("{}")
+
+    with pytest.raises(UnknownFederationError, match="holds no federation"):
+        pull(away(fleet), "fleet", "p1" if spoil == "whose" else "p0", path)
+
+
+def test_a_line_that_breaks_in_the_middle_counts_as_away(
+    fleet: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = pull(fleet, "fleet", "p0", tmp_path / "m.safetensors")
+    after_a_move(fleet)
+    monkeypatch.setattr(Store, "stream", refuse_with(StorageError("no network")))
+
+    pulled = pull(fleet, "fleet", "p0", first.path, attempts=1)
+
+    assert (pulled.offline, pulled.base_digest) == ("no network", first.base_digest)
+
+
+def test_a_plants_own_full_disk_is_not_taken_for_a_lost_store(
+    fleet: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = pull(fleet, "fleet", "p0", tmp_path / "m.safetensors")
+    after_a_move(fleet)
+    monkeypatch.setattr("clma.client.download.sync_file", refuse(errno.ENOSPC))
+
+    with pytest.raises(StorageError, match=r"safetensors cannot be written.*no space"):
+        pull(fleet, "fleet", "p0", first.path)
+
+    assert file_digest(first.path) == first.base_digest
+
+
+def test_a_store_that_is_there_but_wrong_is_no_lost_store(
+    fleet: Federation, tmp_path: Path
+) -> None:
+    pull(fleet, "fleet", "p0", tmp_path / "m.safetensors")
+
+    with pytest.raises(UnknownFederationError, match="'fleet', not 'north'"):
+        pull(fleet.store.url, "north", "p0", tmp_path / "m.safetensors")

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +27,41 @@ def test_same_round_twice_is_one_look(tmp_path: Path) -> None:
     first = reporter.observe([5.0], round_num=2)
 
     assert reporter.observe([5.0], round_num=2) == first
+
+
+NIGHTS_WITHOUT_END = """
+import sys
+from pathlib import Path
+from clma.client.reporter import DriftReporter
+from clma.config import DriftConfig
+reporter = DriftReporter(DriftConfig(), Path(sys.argv[1]))
+for night in range(1, 10**6):
+    reporter.observe([0.5], round_num=night)
+    print(night, flush=True)
+"""
+
+
+def test_a_kill_at_any_moment_leaves_whole_memory_of_what_was_observed(tmp_path: Path) -> None:
+    path = tmp_path / "detector.json"
+    for n_nights in (1, 2, 7):
+        words = [sys.executable, "-c", NIGHTS_WITHOUT_END, str(path)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as plant:
+            said = [next(iter(plant.stdout or ())) for _ in range(n_nights)]
+            plant.send_signal(signal.SIGKILL)
+
+        assert json.loads(path.read_text())["round"] >= int(said[-1])
+        assert DriftReporter(DriftConfig(), path).observe([5.0], round_num=10**6).drift_detected
+
+
+def test_after_the_training_the_same_memory_takes_the_trained_models_losses(
+    tmp_path: Path,
+) -> None:
+    """Algorithm 2 as listed: the reporter is told other losses, nothing else differs."""
+    config = DriftConfig(loss_point="after")
+    path = tmp_path / "detector.json"
+    DriftReporter(config, path).observe([0.1, 0.2], round_num=1)
+
+    assert DriftReporter(config, path).observe([0.6, 0.9], round_num=2).drift_detected
 
 
 def test_good_origin_model_sends_the_client_home() -> None:
