@@ -11,7 +11,7 @@ export DO_NOT_TRACK = 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help env demo test test-gateway test-flower lint ui killtest chaostest faulttest fuzz audit \
-  bench bench-peer bench-overhead bench-peer-life bench-detectors bench-cifar10 bench-pronto \
+  bench bench-peer bench-overhead bench-plant bench-peer-life bench-detectors bench-cifar10 bench-pronto \
   bench-flower compare clean
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make bench         whole rounds against what this machine allows (SIZES=\"50x1e6 20x1e8\")"
 	@echo "make bench-peer    the grouping step against fed-clma on the same arrays (SIZE=10x545290)"
 	@echo "make bench-overhead what a night costs beside the mathematics (CLIENTS=10,10000 or HISTORY=365)"
+	@echo "make bench-plant   what a plant installs, and how long its client takes to import"
 	@echo "make bench-pronto  recorded plant data, four methods side by side (DATA=FILE SEEDS=200:203)"
 	@echo "make bench-peer-life whole lives under fed-clma and under our methods (SCENARIOS= METHODS= SEEDS=)"
 	@echo "make bench-flower  one Flower app under our strategy and fed-clma's (SCENARIOS= METHODS= SEEDS=)"
@@ -138,6 +139,9 @@ CLIENTS ?= 10,100,1000,10000
 bench-overhead: $(STAMP)
 	@$(BIN)/python benchmarks/overhead.py \
 	  $(if $(HISTORY),--history $(HISTORY),--clients $(CLIENTS))
+
+bench-plant: $(STAMP)
+	@$(BIN)/python -m benchmarks.plant_install
 
 # Whole lives under the other package and under our methods, on the same clients.
 DATA_DIR ?= ../shared/data
