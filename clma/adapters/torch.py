@@ -1,7 +1,8 @@
 """PyTorch modules to named arrays and back.
 
 All of a module's state travels, buffers included: a batch norm's running statistics are part of the
-model that was trained. Which of the names are learnt, `trainable_names` says.
+model that was trained. Which of the names are learnt, `trainable_names` says. What is named
+`personal` stays at the plant: such a federation's base model holds the rest only.
 
 Examples
 --------
@@ -13,7 +14,8 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -31,16 +33,20 @@ try:
 except ImportError as error:  # pragma: no cover - the base install has no torch
     raise MissingExtraError("clma.adapters.torch needs torch: pip install 'clma[torch]'") from error
 
-__all__ = ["load_parameters", "parameters_of", "trainable_names"]
+__all__ = ["load_parameters", "parameters_of", "personal_names", "trainable_names"]
 
 
-def parameters_of(module: torch.nn.Module) -> dict[str, NDArray[Any]]:
+def parameters_of(
+    module: torch.nn.Module, *, personal: Sequence[str] = ()
+) -> dict[str, NDArray[Any]]:
     """Copy a module's state into arrays.
 
     Parameters
     ----------
     module : torch.nn.Module
         On any device. Not modified.
+    personal : sequence of str
+        Glob patterns of names to leave out, for instance ``head.*``.
 
     Returns
     -------
@@ -51,12 +57,18 @@ def parameters_of(module: torch.nn.Module) -> dict[str, NDArray[Any]]:
     Raises
     ------
     InvalidConfigError
-        If the state holds something else than dense tensors of a dtype that NumPy has.
+        If the state holds something else than dense tensors of a dtype that NumPy has, or a pattern
+        fits no name or all of them.
     """
-    return {name: _array(name, tensor) for name, tensor in _state(module).items()}
+    return {name: _array(name, tensor) for name, tensor in _state(module, personal).items()}
 
 
-def load_parameters(module: torch.nn.Module, parameters: Mapping[str, NDArray[Any]]) -> None:
+def load_parameters(
+    module: torch.nn.Module,
+    parameters: Mapping[str, NDArray[Any]],
+    *,
+    personal: Sequence[str] = (),
+) -> None:
     """Fill a module with arrays, in place; the module keeps its dtypes, devices and shapes.
 
     Nothing is written unless everything fits, so a refused set leaves the module as it was.
@@ -67,15 +79,19 @@ def load_parameters(module: torch.nn.Module, parameters: Mapping[str, NDArray[An
     parameters : mapping of name to ndarray
         Exactly the names and shapes of ``module.state_dict()``. Not modified. Floats are rounded to
         the nearest whole number where the module counts in integers.
+    personal : sequence of str
+        Glob patterns of names that are not wanted and stay as they are.
 
     Raises
     ------
+    InvalidConfigError
+        If a pattern fits no name or all of them.
     ShapeMismatchError
         If a name is missing or unknown, or a shape differs; nothing is broadcast.
     InvalidUpdateError
         If an array holds neither booleans nor real numbers.
     """
-    state = _state(module)
+    state = _state(module, personal)
     missing, unknown = sorted(state.keys() - parameters), sorted(parameters.keys() - state)
     if missing or unknown:
         raise ShapeMismatchError(f"parameters lack {missing} and have unknown {unknown}")
@@ -101,14 +117,35 @@ def trainable_names(module: torch.nn.Module) -> tuple[str, ...]:
     return tuple(name for name, parameter in named if parameter.requires_grad)
 
 
-def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    state = module.state_dict()
+def personal_names(module: torch.nn.Module, personal: Sequence[str]) -> frozenset[str]:
+    """Return the names of a module's state that patterns keep at the plant.
+
+    Raises
+    ------
+    InvalidConfigError
+        If a pattern fits no name, or all names are personal.
+    """
+    names = list(module.state_dict())
+    for pattern in personal:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise InvalidConfigError(
+                f"personal pattern {pattern!r} fits none of the names {', '.join(names)}"
+            )
+    found = frozenset(n for n in names if any(fnmatchcase(n, pattern) for pattern in personal))
+    if len(found) == len(names):
+        raise InvalidConfigError(f"personal patterns {list(personal)} leave nothing to share")
+    return found
+
+
+def _state(module: torch.nn.Module, personal: Sequence[str]) -> dict[str, torch.Tensor]:
+    kept = personal_names(module, personal) if personal else frozenset[str]()
+    state = {name: value for name, value in module.state_dict().items() if name not in kept}
     for name, value in state.items():
         if not isinstance(value, torch.Tensor):
             raise InvalidConfigError(
                 f"module state {name!r} is a {type(value).__name__}, not a tensor"
             )
-    return dict(state)
+    return state
 
 
 def _array(name: str, tensor: torch.Tensor) -> NDArray[Any]:

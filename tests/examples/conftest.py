@@ -53,19 +53,22 @@ def found(tmp_path: Path) -> Callable[[], Federation]:
 @pytest.fixture
 def play_days(
     run_example: Callable[..., str], found: Callable[[], Federation]
-) -> Callable[[str], list[SealedUpdate]]:
+) -> Callable[..., list[SealedUpdate]]:
     """Let both plants send one day each, the second one twice with a drift between its days."""
 
-    def play(script: str) -> list[SealedUpdate]:
-        run_example(script, "--base", "base.safetensors")
+    def play(script: str, *options: str) -> list[SealedUpdate]:
+        def send(*words: str) -> None:
+            run_example(script, "--store", "fleet", *options, "--client", *words)
+
+        run_example(script, *options, "--base", "base.safetensors")
         federation = found()
         for client_id in IDS:
-            run_example(script, "--store", "fleet", "--client", client_id)
+            send(client_id)
         federation.seal_round(now=dt.datetime.now(dt.UTC), force=True)
         federation.hold_round("the test looks at plants only")
         federation.open_round(now=dt.datetime.now(dt.UTC))
-        run_example(script, "--store", "fleet", "--client", "plant-01")
-        run_example(script, "--store", "fleet", "--client", "plant-02", "--drifted")
+        send("plant-01")
+        send("plant-02", "--drifted")
         return list(federation.seal_round(now=dt.datetime.now(dt.UTC), force=True).updates)
 
     return play

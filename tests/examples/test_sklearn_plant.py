@@ -11,7 +11,7 @@ pytest.importorskip("sklearn")
 
 @pytest.mark.slow
 def test_both_plants_are_accepted_and_only_the_drifted_one_says_so(
-    play_days: Callable[[str], list[SealedUpdate]],
+    play_days: Callable[..., list[SealedUpdate]],
 ) -> None:
     updates = play_days("sklearn_plant.py")
 

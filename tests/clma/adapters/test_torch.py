@@ -7,6 +7,8 @@ torch = pytest.importorskip("torch")
 
 from clma.adapters.torch import load_parameters, parameters_of, trainable_names  # noqa: E402
 from clma.errors import InvalidConfigError, InvalidUpdateError, ShapeMismatchError  # noqa: E402
+from clma.parameters.selectors import select_by_name  # noqa: E402
+from clma.parameters.tensor_file import specs_of  # noqa: E402
 
 
 def _module() -> torch.nn.Module:
@@ -128,3 +130,79 @@ def test_buffers_and_frozen_parameters_are_not_trainable() -> None:
     module[0].bias.requires_grad_(False)
 
     assert trainable_names(module) == ("0.weight", "1.weight", "1.bias")
+
+
+def test_a_frozen_backbone_travels_and_stays_frozen() -> None:
+    source, target = _module(), _module()
+    for module in (source, target):
+        module[0].requires_grad_(False)
+
+    load_parameters(target, parameters_of(source))
+
+    assert torch.equal(target[0].weight, source[0].weight)
+    assert [p.requires_grad for p in target.parameters()] == [False, False, True, True]
+
+
+def test_an_optimizer_made_before_the_model_was_loaded_trains_the_loaded_one() -> None:
+    module = torch.nn.Linear(1, 1, bias=False)
+    optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
+
+    load_parameters(module, {"weight": np.array([[5.0]])})
+    module(torch.ones(1, 1)).sum().backward()
+    optimizer.step()
+
+    assert module.weight.item() == 4.0
+
+
+def test_trainable_names_choose_what_cohorting_looks_at() -> None:
+    module = _module()
+    module[0].requires_grad_(False)
+    specs = specs_of(parameters_of(module))
+
+    assert select_by_name(specs, include=trainable_names(module)) == ("1.bias", "1.weight")
+
+
+def test_tied_weights_travel_under_both_names_and_stay_tied() -> None:
+    module = torch.nn.ModuleDict({"a": torch.nn.Linear(2, 2), "b": torch.nn.Linear(2, 2)})
+    module["b"].weight = module["a"].weight
+
+    load_parameters(module, {n: v + 1 for n, v in parameters_of(module).items()})
+
+    assert module["b"].weight is module["a"].weight
+    assert trainable_names(module) == ("a.weight", "a.bias", "b.weight", "b.bias")
+
+
+def test_tensors_that_do_not_lie_in_order_travel_as_they_read() -> None:
+    module = torch.nn.Conv2d(2, 3, 3).to(memory_format=torch.channels_last)
+    before = module.weight.detach().clone()
+
+    taken = parameters_of(module)
+    load_parameters(module, taken)
+
+    assert taken["weight"].flags.c_contiguous
+    assert torch.equal(module.weight, before)
+
+
+def test_a_personal_part_neither_leaves_nor_is_touched() -> None:
+    module = _module()
+    head = module[1].weight.detach().clone()
+
+    taken = parameters_of(module, personal=["1.*"])
+    load_parameters(module, {n: v + 1 for n, v in taken.items()}, personal=["1.*"])
+
+    assert sorted(taken) == ["0.bias", "0.weight"]
+    assert torch.equal(module[1].weight, head)
+    np.testing.assert_array_equal(parameters_of(module)["0.bias"], taken["0.bias"] + 1)
+
+
+def test_a_federation_that_shares_the_personal_part_is_refused() -> None:
+    with pytest.raises(ShapeMismatchError, match=r"unknown \['1.bias'"):
+        load_parameters(_module(), parameters_of(_module()), personal=["1.*"])
+
+
+@pytest.mark.parametrize(
+    ("personal", "why"), [(["head.*"], "fits none of the names 0.weight"), (["*"], "nothing to")]
+)
+def test_patterns_that_mean_nothing_are_refused(personal: list[str], why: str) -> None:
+    with pytest.raises(InvalidConfigError, match=why):
+        parameters_of(_module(), personal=personal)
