@@ -52,7 +52,8 @@ demo: $(STAMP)
 	@$(BIN)/python -m flows.demo
 
 # A file's tests stay together: they share servers and recordings.
-WORKERS ?= 2
+# More workers than cores: many tests wait for servers that they started.
+WORKERS ?= 3
 test: lint
 	@$(BIN)/python -m pytest -p no:cacheprovider -n $(WORKERS) --dist loadfile
 

@@ -205,7 +205,7 @@ def test_an_output_layer_without_a_share_changes_no_bit_and_costs_nothing(shelf:
 
 
 def test_sketches_of_the_output_layer_estimate_its_products(shelf: Shelf) -> None:
-    features = {"distance": "sketch", "sketch_features": 4096}
+    features = {"distance": "sketch", "sketch_features": 1024}
     sketched = Fleet(
         shelf, override_config(WEIGHED, [f"cohorting.{k}={v}" for k, v in features.items()])
     )
@@ -214,7 +214,7 @@ def test_sketches_of_the_output_layer_estimate_its_products(shelf: Shelf) -> Non
     assert np.diag(found.movements.output_gram) == pytest.approx(
         np.diag(exact.movements.output_gram)
     )
-    assert np.abs(found.distances - exact.distances).max() < 0.1
+    assert np.abs(found.distances - exact.distances).max() < 0.2
 
 
 def test_number_of_shards_changes_no_bit_of_the_output_layer(shelf: Shelf) -> None:
