@@ -10,7 +10,7 @@ export MLFLOW_DISABLE_TELEMETRY = true
 export DO_NOT_TRACK = 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help env demo test test-gateway test-flower lint ui killtest chaostest faulttest fuzz audit \
+.PHONY: help env demo test test-gateway test-flower test-keras lint ui killtest chaostest faulttest fuzz audit \
   bench bench-peer bench-overhead bench-plant bench-peer-life bench-detectors bench-cifar10 bench-pronto \
   bench-flower compare clean
 
@@ -19,6 +19,7 @@ help:
 	@echo "make test          lint, types, layers and all tests"
 	@echo "make test-flower   the Flower strategy and its example, in an environment of their own (FLWR=1.42.0)"
 	@echo "make test-gateway the HTTP gateway: pages, guard, hostile lines, its description by schemathesis"
+	@echo "make test-keras    the Keras adapter on one of its backends (BACKEND=torch, jax or tensorflow)"
 	@echo "make ui            Prefect and MLflow in the browser, on what the demo made"
 	@echo "make bench         whole rounds against what this machine allows (SIZES=\"50x1e6 20x1e8\")"
 	@echo "make bench-peer    the grouping step against fed-clma on the same arrays (SIZE=10x545290)"
@@ -61,6 +62,24 @@ test-gateway: $(STAMP)
 	@$(BIN)/python -m pytest -p no:cacheprovider tests/deployments/test_gateway*.py \
 	  tests/clma/client/test_line.py tests/clma/updates/test_request_signing.py \
 	  && echo "test-gateway: passed" || { echo "test-gateway: failed"; exit 1; }
+
+# Keras computes with one backend a process; each has an environment of its own.
+BACKEND ?= torch
+KERAS := .venv-keras-$(BACKEND)
+KERAS_NEEDS = $(if $(filter tensorflow,$(BACKEND)),tensorflow-cpu,$(BACKEND))
+test-keras: $(KERAS)/.installed
+	@KERAS_BACKEND=$(BACKEND) $(KERAS)/bin/python -m pytest -q -p no:cacheprovider --noconftest \
+	  tests/clma/adapters/test_keras.py \
+	  && KERAS_BACKEND=$(BACKEND) $(KERAS)/bin/python -m pytest -q -p no:cacheprovider \
+	  --confcutdir=tests/examples tests/examples/test_keras_plant.py \
+	  && echo "test-keras: passed on $(BACKEND)" || { echo "test-keras: failed on $(BACKEND)"; exit 1; }
+
+$(KERAS)/.installed: pyproject.toml constraints.txt
+	@echo "installing Keras and $(BACKEND) into $(KERAS) (up to 2 GB) ..." >&2
+	@test -x $(KERAS)/bin/python || $(PYTHON) -m venv $(KERAS)
+	@$(KERAS)/bin/python -m pip --disable-pip-version-check --quiet install \
+	  --constraint constraints.txt --editable '.[keras]' $(KERAS_NEEDS) pytest pytest-timeout
+	@touch $@
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .
@@ -205,5 +224,5 @@ audit: $(STAMP)
 	@$(BIN)/python -m tests.advisories
 
 clean:
-	rm -rf $(VENV) $(PEER) $(FLOWER) benchmarks/.data .prefect .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) $(PEER) $(FLOWER) .venv-keras-* benchmarks/.data .prefect .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	@echo "clean: federations/ and mlruns/ are kept, remove them by hand"
