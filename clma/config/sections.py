@@ -28,6 +28,9 @@ __all__ = [
 _FOUND_THEIR_OWN = frozenset({"given", "local", "ifca", "pacfl", "fecfl"})
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+ModelAdapter = Literal["torch", "keras", "sklearn"]
+"""Whose models a federation's weights belong to."""
+
 Share = Literal["weights", "flag", "examples", "loss", "loss_vector", "signature", "choice"]
 
 
@@ -377,6 +380,9 @@ class FederationConfig(_Section):
     """`package.module:factory` that turns published weights into something that predicts."""
     model_arguments: dict[str, bool | int | float | str] = Field(default_factory=dict)
     """Keyword arguments of the factory."""
+    model_adapter: ModelAdapter = "torch"
+    """What the factory makes: a ``torch.nn.Module``, a ``keras.Model``, or a scikit-learn estimator
+    that is prepared (`clma.adapters.sklearn.prepare`)."""
     round: RoundConfig = RoundConfig()
     drift: DriftConfig = DriftConfig()
     cohorting: CohortingConfig = CohortingConfig()

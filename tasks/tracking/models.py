@@ -22,7 +22,7 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types.schema import Schema, TensorSpec
 
 import clma
-from clma.config import FederationConfig
+from clma.config import FederationConfig, ModelAdapter
 from clma.errors import InvalidConfigError
 from clma.records import model_ref
 from tasks.tracking.artifact_folder import ArtifactFolder
@@ -52,6 +52,8 @@ __all__ = [
 warnings.filterwarnings("ignore", message=".*An input example was not provided")
 
 SERVING_SCRIPT = Path(__file__).parents[1] / "serving_model.py"
+
+_PACKAGES = {"torch": "torch", "keras": "keras", "sklearn": "scikit-learn"}
 
 # What goes in depends on the factory's network, what comes out does not.
 _SIGNATURE = ModelSignature(outputs=Schema([TensorSpec(np.dtype(np.float32), (-1, -1))]))
@@ -270,6 +272,7 @@ def _save_model(folder: Path, files: CohortModelFiles, description: Model) -> No
         "model_digest": files.digest,
         "model_factory": files.config.model_factory,
         "model_arguments": files.config.model_arguments,
+        "model_adapter": files.config.model_adapter,
     }
     serving = folder / "serving.json"
     serving.write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -278,7 +281,7 @@ def _save_model(folder: Path, files: CohortModelFiles, description: Model) -> No
         python_model=str(SERVING_SCRIPT),
         artifacts={"weights": str(files.weights), "serving": str(serving)},
         code_paths=_code(files.config.model_factory),
-        pip_requirements=_requirements(files.config.model_factory),
+        pip_requirements=_requirements(files.config.model_factory, files.config.model_adapter),
         signature=_SIGNATURE,
         mlflow_model=description,
     )
@@ -303,13 +306,21 @@ def _code(factory: str) -> list[str]:
 
 
 @cache
-def _requirements(factory: str) -> list[str]:
+def _requirements(factory: str, adapter: ModelAdapter = "torch") -> list[str]:
     """Return what a version needs, pinned; given, because MLflow would infer it in a subprocess."""
     names = ["mlflow", "numpy"]
     package = factory.partition(":")[0].partition(".")[0]
     if package:
-        names.append("torch")
+        names.append(_PACKAGES[adapter])
     if package not in {"", "clma"}:
         names += metadata.packages_distributions().get(package, [])
-    # A local build ("2.13.0+cpu") is not on any index.
-    return [f"{n}=={metadata.version(n).partition('+')[0]}" for n in dict.fromkeys(names)]
+    return [_pinned(name) for name in dict.fromkeys(names)]
+
+
+def _pinned(name: str) -> str:
+    try:
+        # A local build ("2.13.0+cpu") is not on any index.
+        return f"{name}=={metadata.version(name).partition('+')[0]}"
+    except metadata.PackageNotFoundError:
+        # What a model is computed with need not be where it is published.
+        return name

@@ -27,8 +27,8 @@ CLIENTS = ("p0", "p1", "p2", "p3")
 Tensors = dict[str, NDArray[Any]]
 
 
-def start(folder: Path, name: str, **settings: Any) -> Federation:
-    """Create a federation of `CLIENTS` that publishes a small network."""
+def start(folder: Path, name: str, base: Tensors | None = None, **settings: Any) -> Federation:
+    """Create a federation of `CLIENTS` that publishes a small network, or what is given."""
     settings = {
         "model_factory": "clma.simulation.cnn:cnn1d",
         "model_arguments": NETWORK,
@@ -37,10 +37,10 @@ def start(folder: Path, name: str, **settings: Any) -> Federation:
         **settings,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    base = folder / "base.safetensors"
-    base.write_bytes(serialize_tensors(initial_parameters(0, **NETWORK)))
+    model = folder / "base.safetensors"
+    model.write_bytes(serialize_tensors(base or initial_parameters(0, **NETWORK)))
     config = preset_config(name, **settings)
-    return Federation.create(folder / "store", config, base, CLIENTS, now=START)
+    return Federation.create(folder / "store", config, model, CLIENTS, now=START)
 
 
 def pass_night(

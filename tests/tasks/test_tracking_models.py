@@ -12,8 +12,13 @@ import pytest
 import torch
 from mlflow import MlflowClient
 
+from clma.adapters.factory import load_factory
+from clma.adapters.sklearn import load_parameters as load_sklearn_parameters
+from clma.adapters.sklearn import parameters_of as sklearn_parameters_of
 from clma.adapters.torch import load_parameters
+from clma.client.model_file import read_parameters
 from clma.errors import DamagedStoreError, InvalidConfigError
+from clma.ledger.federation import Federation
 from clma.simulation.cnn import cnn1d
 from tasks.tracking import Tracking, rebuild
 from tasks.tracking.models import _code, _requirements
@@ -21,7 +26,8 @@ from tests.tasks.nights import NETWORK, pass_night, start
 
 FORBID_PICKLE = """
 import pickle, sys
-import cloudpickle, mlflow, mlflow.pyfunc, numpy as np, torch
+# joblib derives from the unpickler when it is imported, and unpickles nothing by that.
+import cloudpickle, joblib, mlflow, mlflow.pyfunc, numpy as np, torch
 
 def refuse(*args, **kwargs):
     raise AssertionError("something was unpickled")
@@ -35,18 +41,31 @@ torch.load = refuse
 PREDICT = """
 import json
 model = mlflow.pyfunc.load_model(sys.argv[1])
-batch = np.linspace(-1, 1, 4 * 2 * 8).reshape(4, 2, 8).astype(np.float32)
+shape = json.loads(sys.argv[2])
+batch = np.linspace(-1, 1, np.prod(shape)).reshape(shape).astype(np.float32)
 print(json.dumps(model.predict(batch).tolist()))
 """
 
 
-def load_elsewhere(tracking: Tracking, uri: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def batch_of(*shape: int) -> np.ndarray:
+    """Return the batch that PREDICT makes."""
+    return np.linspace(-1, 1, np.prod(shape)).reshape(shape).astype(np.float32)
+
+
+def served_weights(federation: Federation) -> dict[str, np.ndarray]:
+    digest = federation.state().cohorts["c0"].model_digest
+    return read_parameters(federation.model_path(digest))
+
+
+def load_elsewhere(
+    tracking: Tracking, uri: str, folder: Path, shape: tuple[int, ...] = (4, 2, 8)
+) -> subprocess.CompletedProcess[str]:
     """Load and predict in a process that has neither the checkout nor a pickle."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environment |= {"MLFLOW_TRACKING_URI": tracking.uri, "MLFLOW_DISABLE_TELEMETRY": "true"}
     environment |= {"MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false", "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-c", FORBID_PICKLE + PREDICT, uri],
+        [sys.executable, "-c", FORBID_PICKLE + PREDICT, uri, json.dumps(shape)],
         env=environment,
         cwd=folder,
         capture_output=True,
@@ -121,9 +140,7 @@ def test_served_probabilities_are_those_of_the_network(tmp_path: Path, tracking:
     pass_night(federation)
     rebuild(federation, tracking)
     module = cnn1d(**NETWORK).eval()
-    digest = federation.state().cohorts["c0"].model_digest
-    with federation.open_tensors(federation.model_ref(digest)) as file:
-        load_parameters(module, {s.name: file.read(s.name) for s in file.specs})
+    load_parameters(module, served_weights(federation))
     batch = np.random.default_rng(0).standard_normal((5, 2, 8)).astype(np.float32)
 
     served = mlflow.pyfunc.load_model(source_of(tracking, "same-network.c0")).predict(batch)
@@ -131,6 +148,50 @@ def test_served_probabilities_are_those_of_the_network(tmp_path: Path, tracking:
     with torch.inference_mode():
         expected = torch.softmax(module(torch.from_numpy(batch)), dim=1).numpy()
     np.testing.assert_array_equal(served, expected)
+
+
+FACTORY = """
+from sklearn.linear_model import SGDClassifier
+
+from clma.adapters.sklearn import prepare
+
+
+def three_classes(n_features):
+    return prepare(SGDClassifier(loss="log_loss"), n_features=n_features, classes=[0, 1, 2])
+"""
+
+
+@pytest.mark.slow
+def test_cohorts_of_scikit_learn_models_are_published_and_predict(
+    tmp_path: Path, tracking: Tracking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plant_models.py").write_text(FACTORY)
+    monkeypatch.syspath_prepend(tmp_path)
+    model = load_factory("plant_models:three_classes")(n_features=2)
+    federation = start(
+        tmp_path / "fleet",
+        "linear",
+        base=sklearn_parameters_of(model),
+        model_factory="plant_models:three_classes",
+        model_arguments={"n_features": 2},
+        model_adapter="sklearn",
+    )
+    pass_night(federation)
+    rebuild(federation, tracking)
+
+    done = load_elsewhere(tracking, "models:/linear.c0@champion", tmp_path / "fleet", (5, 2))
+
+    assert done.returncode == 0, done.stderr
+    served = np.array(json.loads(done.stdout.splitlines()[-1]))
+    load_sklearn_parameters(model, served_weights(federation))
+    np.testing.assert_allclose(served, model.predict_proba(batch_of(5, 2)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("adapter", "package"), [("sklearn", "scikit-learn"), ("keras", "keras")])
+def test_requirements_name_the_framework(adapter: str, package: str) -> None:
+    requirements = _requirements("clma.simulation.cnn:cnn1d", adapter)  # type: ignore[arg-type]
+
+    assert [r.partition("==")[0] for r in requirements] == ["mlflow", "numpy", package]
 
 
 def test_requirements_are_pinned_and_clma_comes_along() -> None:
