@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 help:
 	@echo "make demo          ten plants, ten nights, every decision on disk"
 	@echo "make test          lint, types, layers and all tests"
-	@echo "make test-flower   the Flower strategy and its example, in an environment of their own (FLWR=1.42.0)"
+	@echo "make test-flower   the Flower strategy and its example, in an environment of their own (FLWR=1.42.0 SHORT=1)"
 	@echo "make test-gateway the HTTP gateway: pages, guard, hostile lines, its description by schemathesis"
 	@echo "make test-keras    the Keras adapter on one of its backends (BACKEND=torch, jax or tensorflow)"
 	@echo "make ui            Prefect and MLflow in the browser, on what the demo made"
@@ -120,9 +120,16 @@ $(PEER)/.installed: constraints.txt
 # Flower wants other versions of protobuf, rich and typer than Prefect.
 FLOWER := .venv-flower
 FLWR ?= 1.42.0
-FLOWER_TESTS := tests/clma/adapters/flower tests/clma/adapters/test_flower_extra.py \
-  tests/examples/test_flower_app.py tests/benchmarks/test_flower_side_by_side.py
+FLOWER_TESTS := tests/clma/adapters/flower tests/clma/adapters/test_flower_extra.py
 FLOWER_STAMP := $(FLOWER)/.installed-$(FLWR)
+# SHORT=1: the strategy without Flower's simulation engine, which needs Ray.
+ifeq ($(SHORT),1)
+FLOWER_STAMP := $(FLOWER)/.installed-$(FLWR)-short
+FLOWER_PACKAGE := flwr==$(FLWR)
+else
+FLOWER_TESTS += tests/examples/test_flower_app.py tests/benchmarks/test_flower_side_by_side.py
+FLOWER_PACKAGE := flwr[simulation]==$(FLWR)
+endif
 test-flower: $(FLOWER_STAMP)
 	@$(FLOWER)/bin/python -m pytest -p no:cacheprovider $(FLOWER_TESTS) \
 	  && echo "test-flower: passed with flwr $(FLWR)" \
@@ -134,7 +141,7 @@ $(FLOWER_STAMP): pyproject.toml constraints.txt
 	@grep -E '^(numpy|obstore|pyarrow|pydantic|pytest|pytest-timeout|safetensors|scikit-learn|scipy|threadpoolctl)==' \
 	  constraints.txt > $(FLOWER)/constraints.txt
 	@$(FLOWER)/bin/python -m pip --disable-pip-version-check --quiet install \
-	  --constraint $(FLOWER)/constraints.txt --editable '.[flower]' 'flwr[simulation]==$(FLWR)' \
+	  --constraint $(FLOWER)/constraints.txt --editable '.[flower]' '$(FLOWER_PACKAGE)' \
 	  pytest pytest-timeout \
 	  || { echo "test-flower: failed, flwr $(FLWR) cannot be installed"; exit 1; }
 	@rm -f $(FLOWER)/.installed-*
