@@ -20,7 +20,7 @@ def test_both_plants_are_accepted_and_only_the_drifted_one_says_so(
     assert {u.client_id: u.drift_flag for u in updates} == {"plant-01": False, "plant-02": True}
 
 
-@pytest.mark.slow
+@pytest.mark.chaos  # a minute of interpreters that import torch
 def test_a_personal_head_stays_at_the_plant(
     play_days: Callable[..., list[SealedUpdate]], tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ def test_round_that_is_asked_for_is_closed_and_the_next_is_due_at_night(desk: De
     assert [run["state"]["type"] for run in desk.runs()] == ["COMPLETED"]
 
 
+@pytest.mark.chaos  # half a minute, and the ledger's part of it has tests of its own
 def test_asked_for_once_it_is_closed_once(desk: Desk) -> None:
     ask(desk)
     extra_round(desk)
