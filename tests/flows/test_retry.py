@@ -177,6 +177,7 @@ def test_new_run_after_kill_9_decides_the_same(desk: Desk) -> None:
     assert_whole(desk, expected)
 
 
+@pytest.mark.chaos
 def test_night_runs_in_a_restored_copy_of_the_store(desk: Desk) -> None:
     """Results that Prefect keeps of one folder are not taken for those of another in its place."""
     backup = desk.folder / "backup"

@@ -61,6 +61,7 @@ def test_who_comes_late_to_a_held_round_is_told_why(desk: Desk) -> None:
     assert "RoundHeldError: 5 updates accepted, round.quorum is 6" in desk.output()
 
 
+@pytest.mark.chaos
 def test_two_federations_at_once_on_one_sqlite(desk: Desk) -> None:
     other = found(desk.folder / "other", f"{desk.federation.name[:50]}-other")
     names = [(desk.store, desk.federation.name), (desk.folder / "other" / "store", other.name)]

@@ -140,6 +140,7 @@ def main(
     seed: Annotated[int, typer.Option(help="Of points, times and double kills.")] = 1,
     jobs: Annotated[int, typer.Option(min=1, help="Nights at the same time.")] = 2,
     only: Annotated[str, typer.Option(help="Points with this text.")] = "",
+    phases: Annotated[str, typer.Option(help="Of these, commas between; default: all.")] = "",
     list_points: Annotated[bool, typer.Option("--list", help="Print the points, no kill.")] = False,
     prefect_api: Annotated[str | None, typer.Option(help="Default: a server of its own.")] = None,
     report: Annotated[Path | None, typer.Option(help="JSON file with every case.")] = None,
@@ -154,7 +155,9 @@ def main(
         if list_points:
             typer.echo("\n".join(named) + f"\n{len(named)} points in a night of {night_s:.1f} s")
             return
-        chosen = _choose([n for n in named if only in n], points, rng)
+        wanted = phases.split(",") if phases else [*PHASES]
+        fitting = [n for n in named if only in n and _phase(n) in wanted]
+        chosen = _choose(fitting, points, rng)
         cases = _cases(chosen, random_kills, commands, night_s, rng)
         outcomes = _watched(_run_all(cases, template, folder, jobs), expected, len(cases))
         values = report_of(outcomes, expected, _phase)

